@@ -1,0 +1,7 @@
+"""The conversations app."""
+
+from django.apps import AppConfig
+
+
+class ConversationsConfig(AppConfig):
+    name = "conversations"

@@ -1,0 +1,230 @@
+"""The WebSocket door: frames become commands, events go out as they are logged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import django.db
+import orjson
+import structlog
+from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from pydantic import ValidationError
+
+from agentx.accounts.authentication import user_id_from_scope
+from agentx.errors import AgentXError, NotFound, TooMany, Unavailable
+from agentx.threads import in_db_thread
+from conversations.events import (
+    CLIENT_COMMAND,
+    Accepted,
+    AttachCommand,
+    PingCommand,
+    Pong,
+    Refused,
+    SendCommand,
+    StopCommand,
+    Stopping,
+)
+from conversations.selectors import access
+from conversations.services.attach import Item, log_hub, run_follow
+from conversations.services.cancel import run_cancel
+from conversations.services.submit import turn_submit
+from conversations.wire import Wire
+
+log = structlog.get_logger(__name__)
+
+NOT_SIGNED_IN, NOT_FOUND, TOO_SLOW, FLOODING = 4401, 4404, 4408, 4429
+# Commands a socket may send: 60 at once, then 10 a second. A person types far less; a loop far more.
+COMMANDS_BURST, COMMANDS_PER_SECOND = 60.0, 10.0
+# How often an open socket checks that its session still stands.
+SESSION_CHECK_SECONDS = 30.0
+
+
+class ChatConsumer(AsyncWebsocketConsumer):
+    """One socket on one conversation."""
+
+    async def connect(self) -> None:
+        self._follows: dict[UUID, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._allowance, self._refilled = COMMANDS_BURST, time.monotonic()
+        self._send_lock = asyncio.Lock()
+        self.conversation_id: UUID = self.scope["url_route"]["kwargs"]["conversation_id"]
+        await self.accept()
+        # Closing before accepting would show the browser a bare 403 without a code.
+        user_id = await in_db_thread(user_id_from_scope, self.scope)
+        if user_id is None:
+            await self.close(code=NOT_SIGNED_IN)
+            return
+        self.user_id = user_id
+        try:
+            await in_db_thread(
+                access.conversation_get, user_id=self.user_id, conversation_id=self.conversation_id
+            )
+        except NotFound:
+            await self.close(code=NOT_FOUND)
+            return
+        self._spawn(self._watch_notices())
+        self._spawn(self._watch_session())
+
+    async def disconnect(self, code: int) -> None:
+        for task in [*self._follows.values(), *self._background]:
+            task.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if not hasattr(self, "user_id"):
+            return
+        if not self._spend_allowance():
+            await self.close(code=FLOODING)
+            return
+        await self.receive_json(text_data if text_data is not None else bytes_data or b"")
+
+    async def receive_json(self, frame: str | bytes) -> None:
+        """Hop 1 of a turn: frame to typed command, command to service, refusal to frame."""
+        client_key, name = None, "unknown"
+        try:
+            body = orjson.loads(frame)
+            if isinstance(body, dict):
+                name, client_key = str(body.get("type")), body.get("client_key")
+            command = CLIENT_COMMAND.validate_python(body)
+            await self._carry_out(command)
+        except (ValidationError, orjson.JSONDecodeError) as error:
+            key = client_key if isinstance(client_key, str) else None
+            await self._send(
+                Refused(
+                    command=name[:40],
+                    client_key=key,
+                    code="invalid_command",
+                    message=_describe(error),
+                    retryable=False,
+                )
+            )
+        except (AgentXError, django.db.Error) as error:
+            failure = error if isinstance(error, AgentXError) else Unavailable()
+            await self._send(
+                Refused(
+                    command=name[:40],
+                    client_key=client_key,
+                    code=failure.code,
+                    message=failure.message,
+                    retryable=failure.retryable,
+                    details=failure.details,
+                )
+            )
+
+    async def _carry_out(self, command: SendCommand | StopCommand | AttachCommand | PingCommand) -> None:
+        if isinstance(command, PingCommand):
+            await self._send(Pong())
+        elif isinstance(command, SendCommand):
+            accepted = await in_db_thread(
+                turn_submit,
+                user_id=self.user_id,
+                conversation_id=self.conversation_id,
+                content=command.content,
+                client_key=command.client_key,
+                expected_head=command.expected_head,
+            )
+            await self._send(Accepted(client_key=command.client_key, **dict(accepted)))
+            self._follow(accepted.run.id)
+        elif isinstance(command, StopCommand):
+            await self._require_here(command.run_id)
+            run = await in_db_thread(run_cancel, user_id=self.user_id, run_id=command.run_id)
+            await self._send(Stopping(run_id=run.id, status=run.status))
+        else:
+            await self._require_here(command.run_id)
+            self._follow(command.run_id, after=command.after, epoch=command.epoch, again=True)
+
+    async def _require_here(self, run_id: UUID) -> None:
+        run = await in_db_thread(access.run_get, user_id=self.user_id, run_id=run_id)
+        if run.conversation_id != self.conversation_id:
+            raise NotFound("There is no such run in this conversation")
+
+    def _follow(self, run_id: UUID, *, after: int = 0, epoch: str | None = None, again: bool = False) -> None:
+        """Send a run's events from ``after`` on. A run that is followed already is left alone unless asked ``again``."""
+        if (old := self._follows.get(run_id)) is not None:
+            if not again:
+                return
+            old.cancel()
+        items = run_follow(user_id=self.user_id, run_id=run_id, after=after, epoch=epoch)
+        task = asyncio.create_task(self._forward(items))
+        self._follows[run_id] = task
+        task.add_done_callback(lambda done: self._follow_ended(run_id, done))
+
+    def _follow_ended(self, run_id: UUID, done: asyncio.Task[None]) -> None:
+        if self._follows.get(run_id) is done:
+            del self._follows[run_id]
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("follow_failed", exc_info=error)
+
+    async def _forward(self, items: AsyncIterator[Item]) -> None:
+        try:
+            async with contextlib.aclosing(items) as source:  # type: ignore[type-var]
+                async for item in source:
+                    await self._send_text(item.payload.decode())
+        except (TooMany, TimeoutError):
+            await self.close(code=TOO_SLOW)
+        except AgentXError as error:
+            await self._send(
+                Refused(command="attach", code=error.code, message=error.message, retryable=error.retryable)
+            )
+        except django.db.Error:
+            await self.close(code=1013)  # try again later: the browser reconnects and attaches
+
+    async def _watch_notices(self) -> None:
+        """Follow runs that other tabs and scripts start in this conversation."""
+        with log_hub().noticing(conversation_id=str(self.conversation_id)) as notices:
+            while True:
+                notice = await notices.get()
+                if notice["kind"] == "queued":
+                    self._follow(UUID(notice["run"]))
+
+    async def _watch_session(self) -> None:
+        """A session that was ended elsewhere ends its sockets too."""
+        while True:
+            await asyncio.sleep(SESSION_CHECK_SECONDS)
+            with contextlib.suppress(django.db.Error):
+                if await in_db_thread(user_id_from_scope, self.scope) != self.user_id:
+                    await self.close(code=NOT_SIGNED_IN)
+                    return
+
+    def _spend_allowance(self) -> bool:
+        now = time.monotonic()
+        self._allowance = min(COMMANDS_BURST, self._allowance + (now - self._refilled) * COMMANDS_PER_SECOND)
+        self._refilled = now
+        self._allowance -= 1
+        return self._allowance >= 0
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _send(self, frame: Wire) -> None:
+        await self._send_text(frame.model_dump_json())
+
+    async def _send_text(self, text: str) -> None:
+        """One frame. A peer that does not read within ``SLOW_CLIENT_SECONDS`` raises ``TimeoutError``."""
+        async with asyncio.timeout(settings.SLOW_CLIENT_SECONDS):
+            await self.send(text_data=text)
+
+
+class UnknownPath(AsyncWebsocketConsumer):
+    """Every path that is no socket of ours: an answer with a code, not a server error."""
+
+    async def connect(self) -> None:
+        await self.accept()
+        await self.close(code=NOT_FOUND)
+        raise StopConsumer
+
+
+def _describe(error: ValidationError | orjson.JSONDecodeError) -> str:
+    if isinstance(error, orjson.JSONDecodeError):
+        return "A frame must be a JSON object"
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in ("send", "stop", "attach", "ping"))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -1,0 +1,68 @@
+"""Frozen values that cross module lines inside a turn: the claim a runner holds, and what became of the turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from conversations.wire import ErrorBody, MessageBody, MessageStatus, RunBody, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RunClaim:
+    """A runner's right to execute one run. ``token`` is void once another process has claimed or settled the run."""
+
+    run_id: UUID
+    conversation_id: UUID
+    user_id: int
+    user_message_seq: int
+    model: str
+    token: UUID
+    attempt: int
+    queued_ms: int
+
+    @property
+    def epoch(self) -> str:
+        return f"{self.run_id}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallUsage:
+    """One model call as reported. Token figures are None where the provider did not say; times in milliseconds."""
+
+    call_index: int
+    model: str
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    estimated_prompt_tokens: int
+    first_token_ms: int | None
+    total_ms: int
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a turn ended, ready to be stored. ``text`` may be empty only when ``status`` is not ``completed``."""
+
+    status: RunStatus
+    message_status: MessageStatus
+    text: str
+    finish_reason: str
+    truncated: bool
+    had_thinking: bool
+    calls: tuple[CallUsage, ...]
+    error: ErrorBody | None
+    first_token_ms: int | None
+    total_ms: int | None
+    allocation: dict[str, Any] | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A run in its terminal state and the answer that was stored for it, if there was any text."""
+
+    run: RunBody
+    answer: MessageBody | None

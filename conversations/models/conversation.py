@@ -1,0 +1,33 @@
+"""A conversation: who owns it, and the counters that let a message be appended without reading the others."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+
+class Conversation(models.Model):
+    """``next_seq``, ``next_turn``, ``head_hash`` and ``total_tokens`` describe the end of the transcript.
+
+    They change only under the row's lock, together with the message they describe.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    title = models.CharField(max_length=200, blank=True, default="")
+    next_seq = models.IntegerField(default=1)
+    next_turn = models.IntegerField(default=1)
+    head_hash = models.CharField(max_length=64, default="")
+    total_tokens = models.BigIntegerField(default=0)
+    last_input_tokens = models.IntegerField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now_add=True, help_text="When something was last said")
+
+    class Meta:
+        indexes = [models.Index(fields=["owner", "-updated_at", "-id"], name="conversation_recent")]
+        constraints = [models.CheckConstraint(condition=models.Q(next_seq__gte=1), name="conversation_next_seq")]
+
+    def __str__(self) -> str:
+        return self.title or str(self.id)

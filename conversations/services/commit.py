@@ -1,0 +1,169 @@
+"""The end of a turn: one transaction in which the answer, its usage and the run's terminal state become true together."""
+
+from __future__ import annotations
+
+import contextlib
+from uuid import UUID
+
+import redis
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from conversations.contracts import CallUsage, Outcome, RunClaim, Settled
+from conversations.events import encode_event
+from conversations.models import Message, ModelCall, Run
+from conversations.selectors.bodies import message_body, run_body
+from conversations.services.locks import conversation_lock, run_lock_owned
+from conversations.services.notices import notice_on_commit, redis_client
+from conversations.services.terminal import terminal_count, terminal_events
+from conversations.services.transcript import conversation_counters_save, message_append
+from conversations.stream import APPEND_SCRIPT, head_key, log_key
+from conversations.wire import TimingsBody, UsageBody
+
+log = structlog.get_logger(__name__)
+
+
+def turn_commit(*, claim: RunClaim, outcome: Outcome, last_seq: int) -> Settled:
+    """Store the outcome of a turn whose lease the caller holds. Raises ``LeaseLost`` and stores nothing otherwise.
+
+    ``last_seq``: the seq of the last event before the terminal ones, which the caller appends afterwards.
+    """
+    return run_settle(
+        run_id=claim.run_id,
+        conversation_id=claim.conversation_id,
+        token=claim.token,
+        last_seq=last_seq,
+        outcome=outcome,
+        queued_ms=claim.queued_ms,
+    )
+
+
+def run_settle(
+    *,
+    run_id: UUID,
+    conversation_id: UUID,
+    token: UUID,
+    last_seq: int,
+    outcome: Outcome,
+    queued_ms: int | None = None,
+    append_events: bool = False,
+) -> Settled:
+    """Bring a running run into its terminal state; with ``append_events`` also finish its log after the commit."""
+    with transaction.atomic():
+        conversation = conversation_lock(conversation_id=conversation_id)
+        run = run_lock_owned(run_id=run_id, token=token)
+        usage = sum_usage(outcome.calls)
+        timings = TimingsBody(
+            queued_ms=queued_ms, first_token_ms=outcome.first_token_ms, total_ms=outcome.total_ms
+        )
+        answer = None
+        if outcome.text.strip():
+            answer = message_append(
+                conversation=conversation,
+                role=Message.Role.ASSISTANT,
+                content=outcome.text,
+                turn=run.user_message.turn,
+                run=run,
+                status=Message.Status(outcome.message_status),
+                metadata=answer_metadata(model=run.model, outcome=outcome, usage=usage, timings=timings),
+            )
+        _model_calls_store(run=run, calls=outcome.calls)
+        run.status = outcome.status
+        run.final_seq = last_seq + terminal_count(has_answer=answer is not None, last_seq=last_seq)
+        run.finish_reason = outcome.finish_reason
+        run.usage = usage.model_dump()
+        run.timings = timings.model_dump()
+        run.allocation = outcome.allocation
+        run.error = None if outcome.error is None else outcome.error.model_dump()
+        run.partial_text, run.lease_until = "", None
+        run.save()
+        Run.objects.filter(pk=run.pk).update(finished_at=Now())
+        run.refresh_from_db(fields=["finished_at"])
+        conversation.last_input_tokens = usage.prompt_tokens or conversation.last_input_tokens
+        conversation_counters_save(conversation)
+        settled = Settled(run=run_body(run), answer=None if answer is None else message_body(answer))
+        if append_events:
+            transaction.on_commit(lambda: log_finish(settled=settled, token=token, last_seq=last_seq))
+        notice_on_commit(kind="finished", conversation_id=conversation.pk, run_id=run.pk)
+    return settled
+
+
+def sum_usage(calls: tuple[CallUsage, ...]) -> UsageBody:
+    """Tokens over all calls; a total is None when any call lacks it, and then ``usage_complete`` is false."""
+
+    def total(values: list[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known and len(known) == len(values) else None
+
+    prompt = total([call.prompt_tokens for call in calls])
+    output = total([call.output_tokens for call in calls])
+    return UsageBody(
+        prompt_tokens=prompt,
+        cached_tokens=total([call.cached_tokens for call in calls]),
+        output_tokens=output,
+        reasoning_tokens=total([call.reasoning_tokens for call in calls]),
+        usage_complete=prompt is not None and output is not None,
+    )
+
+
+def answer_metadata(*, model: str, outcome: Outcome, usage: UsageBody, timings: TimingsBody) -> dict[str, object]:
+    """What a reloaded page needs to show an answer as it was shown live."""
+    allocation = outcome.allocation
+    context = None if allocation is None else {"used": allocation["used"], "window": allocation["window"]}
+    return {
+        "model": model,
+        "usage": usage.model_dump(),
+        "timings": timings.model_dump(),
+        "finish_reason": outcome.finish_reason,
+        "truncated": outcome.truncated,
+        "interrupted": outcome.message_status in ("interrupted", "stopped"),
+        "had_thinking": outcome.had_thinking,
+        "context": context,
+        "error": None if outcome.error is None else outcome.error.model_dump(),
+    }
+
+
+def log_finish(*, settled: Settled, token: UUID, last_seq: int) -> None:
+    """Append the terminal events of a settled run; without Redis, readers derive them from the row."""
+    run_id = settled.run.id
+    payloads = [
+        encode_event(run_id=str(run_id), seq=last_seq + index, data=event)
+        for index, event in enumerate(terminal_events(settled, last_seq=last_seq), start=1)
+    ]
+    with contextlib.suppress(redis.exceptions.RedisError, OSError):
+        redis_client().eval(
+            APPEND_SCRIPT,
+            2,
+            log_key(run_id),
+            head_key(run_id),
+            str(token),
+            str(last_seq + 1),
+            "1",
+            str(settings.EVENT_LOG_TTL_SECONDS),
+            *payloads,  # type: ignore[arg-type]
+        )
+
+
+def _model_calls_store(*, run: Run, calls: tuple[CallUsage, ...]) -> None:
+    """Count every call once: a second insert of the same call is ignored by its key."""
+    ModelCall.objects.bulk_create(
+        [
+            ModelCall(
+                run=run,
+                call_index=call.call_index,
+                model=call.model,
+                prompt_tokens=call.prompt_tokens,
+                cached_tokens=call.cached_tokens,
+                output_tokens=call.output_tokens,
+                reasoning_tokens=call.reasoning_tokens,
+                estimated_prompt_tokens=call.estimated_prompt_tokens,
+                first_token_ms=call.first_token_ms,
+                total_ms=call.total_ms,
+                finish_reason=call.finish_reason,
+            )
+            for call in calls
+        ],
+        ignore_conflicts=True,
+    )

@@ -1,0 +1,44 @@
+"""Creating, renaming and deleting conversations."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from conversations.models import Conversation, Message, ModelCall, Run
+from conversations.selectors import access
+from conversations.selectors.bodies import conversation_body
+from conversations.selectors.history import conversation_read
+from conversations.services.cancel import run_cancel
+from conversations.wire import ConversationBody
+
+
+def conversation_create(*, user_id: int, title: str | None = None) -> ConversationBody:
+    """A new, empty conversation."""
+    row = Conversation.objects.create(owner_id=user_id, title=(title or "").strip())
+    return conversation_body(row, active_run=None)
+
+
+def conversation_rename(*, user_id: int, conversation_id: UUID, title: str) -> ConversationBody:
+    """Give a conversation another title. Raises ``NotFound``."""
+    row = access.conversation_get(user_id=user_id, conversation_id=conversation_id)
+    row.title = title.strip()
+    row.save(update_fields=["title"])
+    return conversation_read(user_id=user_id, conversation_id=conversation_id)
+
+
+def conversation_delete(*, user_id: int, conversation_id: UUID) -> None:
+    """Delete a conversation with its messages and runs, after stopping an active run. Raises ``NotFound``."""
+    access.conversation_get(user_id=user_id, conversation_id=conversation_id)
+    for run_id in Run.objects.filter(conversation=conversation_id, status__in=Run.ACTIVE).values_list("pk", flat=True):
+        run_cancel(user_id=user_id, run_id=run_id)
+    with transaction.atomic(), connection.cursor() as cursor:
+        access.conversation_get(user_id=user_id, conversation_id=conversation_id, lock=True)
+        cursor.execute("SET LOCAL agentx.purging = 'on'")  # the transcript's guard lets whole conversations go
+        # Messages and runs point at each other, so the order is: what points nowhere else first.
+        ModelCall.objects.filter(run__conversation=conversation_id)._raw_delete(using="default")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+        Message.objects.filter(conversation=conversation_id)._raw_delete(using="default")
+        Run.objects.filter(conversation=conversation_id)._raw_delete(using="default")
+        Conversation.objects.filter(pk=conversation_id)._raw_delete(using="default")

@@ -1,0 +1,199 @@
+"""Who owns a run: claiming, renewing, checkpointing, and settling what an owner left behind.
+
+All times are the database's, so that clocks of machines do not matter. Every write by an owner names its token; a
+settlement changes the token first, so that an owner that was only paused finds its own void.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import redis
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import ExpressionWrapper, Q
+from django.db.models.fields import DateTimeField
+from django.db.models.functions import Now
+
+from conversations.contracts import Outcome, RunClaim
+from conversations.events import Delta, decode_event
+from conversations.models import Run
+from conversations.services.commit import run_settle
+from conversations.services.notices import redis_client
+from conversations.services.terminal import INTERRUPTED
+from conversations.stream import head_key, log_key
+
+log = structlog.get_logger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease to renew."""
+
+    run_id: UUID
+    token: UUID
+
+
+def _lease_end() -> ExpressionWrapper:
+    return ExpressionWrapper(
+        Now() + timedelta(seconds=settings.RUN_LEASE_SECONDS), output_field=DateTimeField()
+    )
+
+
+def runs_claim(*, owner: str, limit: int) -> list[RunClaim]:
+    """Take up to ``limit`` queued runs, oldest first, under a lease of ``RUN_LEASE_SECONDS``."""
+    if limit <= 0:
+        return []
+    with transaction.atomic():
+        rows = list(
+            Run.objects.select_for_update(skip_locked=True, of=("self",))
+            .select_related("user_message", "conversation")
+            .filter(status=Run.Status.QUEUED)
+            .order_by("created_at")[:limit]
+        )
+        claims = []
+        for row in rows:
+            token = uuid.uuid4()
+            Run.objects.filter(pk=row.pk).update(
+                status=Run.Status.RUNNING,
+                attempt=row.attempt + 1,
+                lease_owner=owner,
+                lease_token=token,
+                lease_until=_lease_end(),
+                heartbeat_at=Now(),
+                started_at=Now(),
+            )
+            row.refresh_from_db(fields=["started_at"])
+            claims.append(_claim(row, token=token))
+    return claims
+
+
+def _claim(row: Run, *, token: UUID) -> RunClaim:
+    queued = (row.started_at - row.created_at).total_seconds() if row.started_at else 0.0
+    return RunClaim(
+        run_id=row.pk,
+        conversation_id=row.conversation_id,
+        user_id=row.conversation.owner_id,
+        user_message_seq=row.user_message.seq,
+        model=row.model,
+        token=token,
+        attempt=row.attempt + 1,
+        queued_ms=max(0, round(queued * 1000)),
+    )
+
+
+def leases_renew(*, held: Sequence[Held]) -> set[UUID]:
+    """Renew leases; returns the runs that are still the caller's."""
+    kept: set[UUID] = set()
+    for lease in held:
+        changed = Run.objects.filter(pk=lease.run_id, lease_token=lease.token, status=Run.Status.RUNNING).update(
+            lease_until=_lease_end(), heartbeat_at=Now()
+        )
+        if changed:
+            kept.add(lease.run_id)
+    return kept
+
+
+def checkpoint_save(*, claim: RunClaim, text: str, seq: int) -> bool | None:
+    """Save a partial answer as of event ``seq``; returns whether a stop was asked for, None when the lease is lost."""
+    changed = Run.objects.filter(pk=claim.run_id, lease_token=claim.token, status=Run.Status.RUNNING).update(
+        partial_text=text, partial_seq=seq
+    )
+    if not changed:
+        return None
+    return Run.objects.filter(pk=claim.run_id).values_list("cancel_requested", flat=True).get()
+
+
+def cancels_pending(*, run_ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these runs a person wants stopped."""
+    return set(Run.objects.filter(pk__in=run_ids, cancel_requested=True).values_list("pk", flat=True))
+
+
+def runs_reap(*, predecessor: str | None = None, instance: str | None = None) -> int:
+    """Settle every run whose lease has run out; returns how many.
+
+    ``predecessor`` names a runner whose earlier life (any owner ``<predecessor>/…`` but ``instance``) is known to be
+    over, so that its runs need not wait for their leases.
+    """
+    overdue = Q(lease_until__lt=Now())
+    if predecessor:
+        overdue |= Q(lease_owner__startswith=f"{predecessor}/") & ~Q(lease_owner=instance or "")
+    due = list(Run.objects.filter(Q(status=Run.Status.RUNNING) & overdue).values_list("pk", "lease_token"))
+    return sum(_settle_abandoned(run_id=run_id, token=token) for run_id, token in due)
+
+
+def run_settle_if_expired(*, run_id: UUID) -> bool:
+    """Settle one run in passing when its lease has run out; returns whether it has ended."""
+    row = Run.objects.filter(pk=run_id, status=Run.Status.RUNNING, lease_until__lt=Now()).first()
+    if row is None or not _settle_abandoned(run_id=run_id, token=row.lease_token):
+        return False
+    return not Run.objects.filter(pk=run_id, status__in=Run.ACTIVE).exists()
+
+
+def _settle_abandoned(*, run_id: UUID, token: UUID) -> bool:
+    """Take over an abandoned run by changing its token, then store what had been shown.
+
+    It is never executed again by itself: a token may have been seen, a tool may have been called. A person may.
+    """
+    mine = uuid.uuid4()
+    taken = Run.objects.filter(pk=run_id, lease_token=token, status=Run.Status.RUNNING).update(
+        lease_token=mine, lease_owner="reaper", lease_until=_lease_end()
+    )
+    if not taken:
+        return False
+    _log_fence(run_id=run_id, token=mine)
+    row = Run.objects.select_related("conversation").get(pk=run_id)
+    shown, last_seq = _log_read(run_id=run_id)
+    text = max(shown, row.partial_text, key=len)
+    last_seq = max(last_seq, row.partial_seq)
+    run_settle(
+        run_id=run_id,
+        conversation_id=row.conversation_id,
+        token=mine,
+        last_seq=last_seq,
+        outcome=_abandoned_outcome(text=text, cancelled=row.cancel_requested, allocation=row.allocation),
+        append_events=True,
+    )
+    log.warning("run_interrupted", run_id=str(run_id), characters=len(text))
+    return True
+
+
+def _abandoned_outcome(*, text: str, cancelled: bool, allocation: dict | None) -> Outcome:
+    return Outcome(
+        status="cancelled" if cancelled else "interrupted",
+        message_status="stopped" if cancelled else "interrupted",
+        text=text,
+        finish_reason="stopped" if cancelled else "interrupted",
+        truncated=False,
+        had_thinking=False,
+        calls=(),
+        error=None if cancelled else INTERRUPTED,
+        first_token_ms=None,
+        total_ms=None,
+        allocation=allocation,
+    )
+
+
+def _log_read(*, run_id: UUID) -> tuple[str, int]:
+    """The text that the event log shows and the log's last seq; no text when the log is gone or has a gap."""
+    text: list[str] = []
+    last, whole = 0, True
+    with contextlib.suppress(redis.exceptions.RedisError, OSError, ValueError):
+        for _, fields in redis_client().xrange(log_key(run_id)):  # type: ignore[union-attr]
+            seq, data = decode_event(fields[b"e"])
+            whole = whole and seq == last + 1
+            last = seq
+            if isinstance(data, Delta):
+                text.append(data.text)
+    return "".join(text) if whole else "", last
+
+
+def _log_fence(*, run_id: UUID, token: UUID) -> None:
+    """Void the old owner's right to append. Without Redis there is nothing to append to either."""
+    with contextlib.suppress(redis.exceptions.RedisError, OSError):
+        redis_client().hset(head_key(run_id), "token", str(token))

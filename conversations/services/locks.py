@@ -1,0 +1,29 @@
+"""Row locks by name, in one order: conversation before run. Nobody takes them the other way round."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from agentx.errors import LeaseLost
+from conversations.models import Conversation, Run
+
+
+def conversation_lock(*, conversation_id: UUID) -> Conversation:
+    """Lock a conversation that the caller may write; needs a transaction."""
+    return Conversation.objects.select_for_update().get(pk=conversation_id)
+
+
+def run_lock_owned(*, run_id: UUID, token: UUID) -> Run:
+    """Lock a running run whose lease the caller holds; needs a transaction.
+
+    Raises ``LeaseLost`` when the token is void, so that an owner that was paused cannot write.
+    """
+    row = (
+        Run.objects.select_for_update(of=("self",))
+        .select_related("user_message")
+        .filter(pk=run_id, lease_token=token, status=Run.Status.RUNNING)
+        .first()
+    )
+    if row is None:
+        raise LeaseLost
+    return row

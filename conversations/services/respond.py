@@ -1,0 +1,185 @@
+"""Hop 6: let the model answer, publish every piece as it comes, and keep what came whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from agentx.errors import EmptyAnswer, RateLimited, RetryableModelError
+from agentx.llm.client import ChatModel, with_stall_watch
+from agentx.llm.messages import (
+    ContentDelta,
+    Finish,
+    ReasoningDelta,
+    StreamItem,
+    UsageReport,
+)
+from agentx.llm.retry import rate_limit_wait
+from conversations.context.types import View
+from conversations.contracts import CallUsage
+from conversations.events import Delta, Status, Thinking
+from conversations.stream import RunLog
+
+# A provider that fails before any output is asked once more after this many seconds.
+RETRY_AFTER_FAILURE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RespondLimits:
+    """The operator's limits, in seconds."""
+
+    stall: float
+    first_ping: float
+    ping_interval: float
+    rate_limit_schedule: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Draft:
+    """The answer so far. Filled while it streams, so that a failure at any moment finds what had come."""
+
+    pieces: list[str] = field(default_factory=list)
+    characters: int = 0
+    thought: bool = False
+    finish_reason: str | None = None
+    first_token_ms: int | None = None
+    calls: list[CallUsage] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    @property
+    def output_started(self) -> bool:
+        return bool(self.pieces) or self.thought
+
+
+async def turn_respond(
+    *, model: ChatModel, model_name: str, view: View, draft: Draft, run_log: RunLog, limits: RespondLimits
+) -> None:
+    """Stream the answer to ``view`` into ``draft`` and ``run_log``.
+
+    Before any output, a rate limit is waited out visibly and a failing provider is asked once more. Raises
+    ``ModelError`` and ``EmptyAnswer``; whatever came before stays in ``draft``.
+    """
+    started = time.monotonic()
+    limited, failed = 0, 0
+    run_log.emit(Status(phase="composing", label="Composing the answer"))
+    while True:
+        try:
+            await _call_stream(
+                model=model,
+                model_name=model_name,
+                view=view,
+                draft=draft,
+                run_log=run_log,
+                limits=limits,
+                started=started,
+            )
+        except RateLimited as error:
+            wait = rate_limit_wait(
+                attempt=limited, retry_after=error.retry_after, schedule=limits.rate_limit_schedule
+            )
+            if draft.output_started or wait is None:
+                raise
+            limited += 1
+            seconds = round(wait)
+            label = f"The model provider is limiting requests; trying again in {seconds} s"
+            run_log.emit(Status(phase="rate_limited", label=label, seconds=seconds))
+            await asyncio.sleep(wait)
+        except RetryableModelError as error:
+            if draft.output_started or error.output_started or failed:
+                raise
+            failed += 1
+            await asyncio.sleep(RETRY_AFTER_FAILURE)
+        else:
+            break
+    if not draft.text.strip():
+        raise EmptyAnswer
+
+
+async def _call_stream(
+    *,
+    model: ChatModel,
+    model_name: str,
+    view: View,
+    draft: Draft,
+    run_log: RunLog,
+    limits: RespondLimits,
+    started: float,
+) -> None:
+    """One model call; its usage is recorded even when it fails."""
+    call_started = time.monotonic()
+    usage: UsageReport | None = None
+    finish = ""
+    first_ms: int | None = None
+    items = model.stream(messages=view.messages, max_output_tokens=view.allocation.response)
+    try:
+        async for item in _with_waiting_pings(
+            with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
+        ):
+            if isinstance(item, ContentDelta | ReasoningDelta):
+                if first_ms is None:
+                    first_ms = _milliseconds_since(call_started)
+                    draft.first_token_ms = draft.first_token_ms or _milliseconds_since(started)
+                _publish(item, draft=draft, run_log=run_log)
+            elif isinstance(item, UsageReport):
+                usage = item
+            elif isinstance(item, Finish):
+                finish = draft.finish_reason = item.reason
+    finally:
+        draft.calls.append(
+            CallUsage(
+                call_index=len(draft.calls),
+                model=model_name,
+                prompt_tokens=usage.prompt_tokens if usage else None,
+                cached_tokens=usage.cached_tokens if usage else None,
+                output_tokens=usage.output_tokens if usage else None,
+                reasoning_tokens=usage.reasoning_tokens if usage else None,
+                estimated_prompt_tokens=view.allocation.used,
+                first_token_ms=first_ms,
+                total_ms=_milliseconds_since(call_started),
+                finish_reason=finish,
+            )
+        )
+
+
+def _publish(item: ContentDelta | ReasoningDelta, *, draft: Draft, run_log: RunLog) -> None:
+    """Draft and log change together, without an await between them, so that a checkpoint's text fits its seq."""
+    if isinstance(item, ContentDelta):
+        run_log.emit(Delta(text=item.text))
+        draft.pieces.append(item.text)
+        draft.characters += len(item.text)
+        return
+    if not draft.thought:
+        run_log.emit(Status(phase="thinking", label="Thinking"))
+        draft.thought = True
+    run_log.emit(Thinking(text=item.text))
+
+
+async def _with_waiting_pings(
+    items: AsyncIterator[StreamItem], *, run_log: RunLog, limits: RespondLimits
+) -> AsyncIterator[StreamItem]:
+    """Pass items on; until the first one has come, say from time to time that we are waiting."""
+    began = time.monotonic()
+
+    async def ping() -> None:
+        await asyncio.sleep(limits.first_ping)
+        while True:
+            seconds = round(time.monotonic() - began)
+            run_log.emit(Status(phase="waiting", label="Waiting for the model's first word", seconds=seconds))
+            await asyncio.sleep(limits.ping_interval)
+
+    pinger = asyncio.create_task(ping())
+    try:
+        async for item in items:
+            pinger.cancel()
+            yield item
+    finally:
+        pinger.cancel()
+
+
+def _milliseconds_since(moment: float) -> int:
+    return round((time.monotonic() - moment) * 1000)

@@ -1,0 +1,249 @@
+"""Hop 3: one turn from claim to terminal state, as a table of contents."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import django.db
+import structlog
+from django.conf import settings
+
+from agentx.errors import AgentXError, Draining, LeaseLost, ModelError, ModelStalled, TurnStopped
+from agentx.llm.client import ChatModel
+from agentx.llm.tokens import default_counter
+from agentx.threads import in_db_thread
+from conversations.context.assemble import assemble_view
+from conversations.context.types import Allocation, QuestionDoesNotFit
+from conversations.contracts import Outcome, RunClaim, Settled
+from conversations.events import BlockGrant, ContextReport, RunStarted
+from conversations.selectors.snapshot import snapshot_load
+from conversations.services.commit import turn_commit
+from conversations.services.control import TurnControl
+from conversations.services.leases import checkpoint_save
+from conversations.services.respond import Draft, RespondLimits, turn_respond
+from conversations.services.terminal import INTERRUPTED, terminal_events
+from conversations.stream import RunLog
+from conversations.wire import ErrorBody, MessageStatus, RunStatus
+
+log = structlog.get_logger(__name__)
+
+# A partial answer is also saved whenever this many characters have come since the last time.
+CHECKPOINT_CHARACTERS = 2048
+# How long the final save is tried again while the database is away; the lease lasts longer by default.
+COMMIT_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTools:
+    """What a turn needs from its runner."""
+
+    model: ChatModel
+    reported_window: int | None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The moving parts of one turn."""
+
+    claim: RunClaim
+    run_log: RunLog
+    control: TurnControl
+    draft: Draft
+    started: float
+    allocation: Allocation | None = None
+
+
+async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, tools: TurnTools) -> None:
+    """Execute a claimed run and leave it in exactly one terminal state, unless the lease is lost on the way."""
+    turn = _Turn(claim=claim, run_log=run_log, control=control, draft=Draft(), started=time.monotonic())
+    run_log.on_loss = lambda: _checkpoint(turn)
+    failure = await _attempt(turn, tools)
+    if isinstance(failure, LeaseLost) or run_log.fenced:
+        log.warning("turn_abandoned", reason="lease lost")
+        return
+    outcome = _outcome(turn, failure)
+    last_seq = run_log.assign()
+    settled = await _commit(turn, outcome, last_seq)
+    if settled is None:
+        return
+    run_log.ttl = settings.EVENT_LOG_TTL_SECONDS
+    for event in terminal_events(settled, last_seq=last_seq):
+        run_log.emit(event)
+    await run_log.flushed(timeout=2.0)
+    log.info(
+        "turn_finished",
+        status=outcome.status,
+        finish_reason=outcome.finish_reason,
+        characters=len(outcome.text),
+        first_token_ms=outcome.first_token_ms,
+        total_ms=outcome.total_ms,
+        error=None if outcome.error is None else outcome.error.code,
+    )
+
+
+async def _attempt(turn: _Turn, tools: TurnTools) -> Exception | None:
+    """Do the work in a task of its own, so that only the work is ever cancelled, never the saving; returns its failure."""
+    work = asyncio.create_task(_work(turn, tools))
+    keeper = asyncio.create_task(_checkpoints_keep(turn))
+    turn.control.bind(work)
+    try:
+        await asyncio.wait({work})
+    finally:
+        keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await keeper
+    if work.cancelled():
+        return turn.control.reason or Draining()
+    error = work.exception()
+    if error is not None and not isinstance(error, AgentXError | QuestionDoesNotFit):
+        log.error("turn_crashed", exc_info=error)
+    return error if isinstance(error, Exception) else None
+
+
+async def _work(turn: _Turn, tools: TurnTools) -> None:
+    """Hops 4 to 6."""
+    claim, run_log = turn.claim, turn.run_log
+    run_log.emit(
+        RunStarted(
+            conversation_id=claim.conversation_id,
+            user_message_seq=claim.user_message_seq,
+            model=claim.model,
+            epoch=claim.epoch,
+        )
+    )
+    snapshot = await in_db_thread(snapshot_load, run_id=claim.run_id, reported_window=tools.reported_window)
+    view = assemble_view(snapshot=snapshot, counter=default_counter())
+    turn.allocation = view.allocation
+    run_log.emit(_context_report(view.allocation))
+    await turn_respond(
+        model=tools.model,
+        model_name=claim.model,
+        view=view,
+        draft=turn.draft,
+        run_log=run_log,
+        limits=respond_limits(),
+    )
+
+
+async def _checkpoints_keep(turn: _Turn) -> None:
+    """Save the partial answer when its first piece has come, then every second or 2,048 characters."""
+    saved = -1
+    waited = 0.0
+    tick = min(0.1, settings.RUN_CHECKPOINT_SECONDS)
+    while True:
+        await asyncio.sleep(tick)
+        waited += tick
+        shown = turn.draft.characters + turn.draft.thought
+        due = waited >= settings.RUN_CHECKPOINT_SECONDS or shown - saved >= CHECKPOINT_CHARACTERS
+        if turn.draft.output_started and shown != saved and (saved < 0 or due):
+            saved, waited = shown, 0.0
+            await _checkpoint(turn)
+
+
+async def _checkpoint(turn: _Turn) -> None:
+    """Save the text so far with the seq it reaches to; a database that is away costs one checkpoint, not the turn."""
+    seq, text = turn.run_log.assign(), turn.draft.text
+    try:
+        stop = await in_db_thread(checkpoint_save, claim=turn.claim, text=text, seq=seq)
+    except django.db.Error as error:
+        log.warning("checkpoint_failed", error=type(error).__name__)
+        return
+    if stop is None:
+        turn.control.end(LeaseLost())
+    elif stop:
+        turn.control.end(TurnStopped())
+
+
+async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | None:
+    """Hop 7, shielded and repeated while the database is away; None when the lease is lost."""
+    deadline = time.monotonic() + COMMIT_PATIENCE_SECONDS
+    delay = 0.1
+    while True:
+        commit = asyncio.create_task(
+            in_db_thread(turn_commit, claim=turn.claim, outcome=outcome, last_seq=last_seq)
+        )
+        try:
+            return await asyncio.shield(commit)
+        except LeaseLost:
+            log.warning("turn_abandoned", reason="lease lost at commit")
+            return None
+        except django.db.Error as error:
+            if time.monotonic() > deadline:
+                log.error("turn_commit_failed", error=type(error).__name__)
+                return None
+            log.warning("turn_commit_retried", error=type(error).__name__)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 2.0)
+
+
+def _outcome(turn: _Turn, failure: Exception | None) -> Outcome:
+    """The terminal state that belongs to a failure, or to its absence."""
+    status, message_status, error = grade_failure(failure)
+    draft = turn.draft
+    finish = {"cancelled": "stopped", "interrupted": "interrupted", "failed": "error"}.get(status)
+    return Outcome(
+        status=status,
+        message_status=message_status,
+        text=draft.text,
+        finish_reason=finish or draft.finish_reason or "stop",
+        truncated=draft.finish_reason == "length",
+        had_thinking=draft.thought,
+        calls=tuple(draft.calls),
+        error=error,
+        first_token_ms=draft.first_token_ms,
+        total_ms=round((time.monotonic() - turn.started) * 1000),
+        allocation=_allocation_row(turn.allocation),
+    )
+
+
+def grade_failure(failure: Exception | None) -> tuple[RunStatus, MessageStatus, ErrorBody | None]:
+    """Run status, message status and error of a failure. What is not one of ours is never shown in its own words."""
+    if failure is None:
+        return "completed", "complete", None
+    if isinstance(failure, TurnStopped):
+        return "cancelled", "stopped", None
+    if isinstance(failure, Draining):
+        return "interrupted", "interrupted", INTERRUPTED
+    if isinstance(failure, QuestionDoesNotFit):
+        text = str(failure)
+        message = f"{text[0].upper()}{text[1:]}. Shorten it, or start a new conversation."
+        return "failed", "failed", ErrorBody(code="does_not_fit", message=message, retryable=False)
+    if isinstance(failure, AgentXError):
+        stalled = isinstance(failure, ModelStalled)
+        retryable = failure.retryable or isinstance(failure, ModelError)
+        body = ErrorBody(code=failure.code, message=failure.message, retryable=retryable, stalled=stalled)
+        return "failed", "failed", body
+    return "failed", "failed", ErrorBody(code="internal_error", message=AgentXError.title, retryable=True)
+
+
+def respond_limits() -> RespondLimits:
+    """The operator's limits as the responder takes them."""
+    return RespondLimits(
+        stall=settings.MODEL_STALL_SECONDS,
+        first_ping=settings.SLOW_MODEL_FIRST_PING_SECONDS,
+        ping_interval=settings.SLOW_MODEL_PING_INTERVAL_SECONDS,
+        rate_limit_schedule=tuple(settings.RATE_LIMIT_WAIT_SCHEDULE),
+    )
+
+
+def _allocation_row(allocation: Allocation | None) -> dict[str, Any] | None:
+    return None if allocation is None else asdict(allocation)
+
+
+def _context_report(allocation: Allocation) -> ContextReport:
+    return ContextReport(
+        window=allocation.window,
+        budget=allocation.budget,
+        used=allocation.used,
+        tokenizer=allocation.tokenizer,
+        blocks=[
+            BlockGrant(key=row.key, asked=row.asked, granted=row.granted, action=row.action)
+            for row in allocation.grants
+        ],
+        dropped_turns=allocation.dropped_turns,
+        summarized=False,
+    )

@@ -1,0 +1,108 @@
+"""Accepting a message: from here it cannot be lost."""
+
+from __future__ import annotations
+
+import hashlib
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+
+from agentx.errors import DoesNotFit, HeadMoved, KeyReused, RunActive, TooMany
+from agentx.llm.profiles import profile_for
+from agentx.llm.tokens import default_counter
+from conversations.context.budget import derive_budget
+from conversations.models import Message, Run
+from conversations.selectors import access
+from conversations.selectors.bodies import message_body, run_body
+from conversations.selectors.history import active_run
+from conversations.selectors.snapshot import budget_rules, window_tokens
+from conversations.services.leases import run_settle_if_expired
+from conversations.services.notices import notice_on_commit
+from conversations.services.transcript import conversation_counters_save, message_append
+from conversations.titles import derive_title
+from conversations.wire import TurnAcceptedBody
+
+
+def turn_submit(
+    *,
+    user_id: int,
+    conversation_id: UUID,
+    content: str,
+    client_key: str | None = None,
+    expected_head: int | None = None,
+) -> TurnAcceptedBody:
+    """Store the user's message and a queued run in one transaction; a runner takes it from there.
+
+    A repeated ``client_key`` returns the first run and stores nothing. Raises ``NotFound``, ``KeyReused`` (same key,
+    other text), ``RunActive``, ``HeadMoved``, ``DoesNotFit`` and ``TooMany`` (queue full); each leaves everything as
+    it was.
+    """
+    request_hash = hashlib.sha256(content.encode()).hexdigest()
+    with transaction.atomic():
+        conversation = access.conversation_get(user_id=user_id, conversation_id=conversation_id, lock=True)
+        first = _first_with_key(conversation_id=conversation_id, client_key=client_key)
+        if first is not None:
+            return _resent(first, request_hash=request_hash)
+        _require_idle(conversation_id=conversation_id)
+        head = conversation.next_seq - 1
+        if expected_head is not None and expected_head != head:
+            raise HeadMoved(head=head)
+        _require_room_in_queue()
+        require_fits_window(content)
+
+        message = message_append(
+            conversation=conversation, role=Message.Role.USER, content=content, turn=conversation.next_turn
+        )
+        run = Run.objects.create(
+            conversation=conversation,
+            user_message=message,
+            client_key=client_key,
+            request_hash=request_hash,
+            model=settings.LLM_MODEL,
+        )
+        if not conversation.title:
+            conversation.title = derive_title(content)
+            conversation.save(update_fields=["title"])
+        conversation_counters_save(conversation)
+        notice_on_commit(kind="queued", conversation_id=conversation.pk, run_id=run.pk)
+    return TurnAcceptedBody(run=run_body(run), message=message_body(message), created=True)
+
+
+def require_fits_window(content: str) -> None:
+    """Refuse a message that could not be sent even alone. Raises ``DoesNotFit`` with the figures."""
+    budget = derive_budget(window=window_tokens(profile_for(settings.LLM_MODEL)), rules=budget_rules())
+    needed = default_counter().count_text(content)
+    if needed > budget.tokens:
+        raise DoesNotFit(
+            f"The message has about {needed:,} tokens and the model takes {budget.tokens:,}: "
+            "shorten it, or send the long part as an attachment",
+            needed=needed,
+            budget=budget.tokens,
+            largest="question",
+        )
+
+
+def _first_with_key(*, conversation_id: UUID, client_key: str | None) -> Run | None:
+    if client_key is None:
+        return None
+    rows = Run.objects.filter(conversation_id=conversation_id, client_key=client_key)
+    return rows.select_related("user_message").first()
+
+
+def _resent(run: Run, *, request_hash: str) -> TurnAcceptedBody:
+    if run.request_hash != request_hash:
+        raise KeyReused(run_id=str(run.pk))
+    return TurnAcceptedBody(run=run_body(run), message=message_body(run.user_message), created=False)
+
+
+def _require_idle(*, conversation_id: UUID) -> None:
+    run = active_run(conversation_id=conversation_id)
+    if run is not None and not run_settle_if_expired(run_id=run.pk):
+        raise RunActive(run_id=str(run.pk))
+
+
+def _require_room_in_queue() -> None:
+    waiting = Run.objects.filter(status=Run.Status.QUEUED).count()
+    if waiting >= settings.RUN_QUEUE_LIMIT:
+        raise TooMany("Too many messages are waiting for an answer; try again in a moment", retry_after=5)

@@ -1,0 +1,152 @@
+"""The shapes that cross the network, shared by REST, WebSocket and SSE, and the text rules they obey.
+
+They live in one module so that a message looks the same in a page of history, in an event and in a frame. The OpenAPI
+schema, and from it the TypeScript types, are generated from these classes. Unknown fields are refused on the way in.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MessageRole = Literal["user", "assistant", "tool"]
+MessageStatus = Literal["complete", "stopped", "interrupted", "failed"]
+RunStatus = Literal["queued", "running", "completed", "failed", "cancelled", "interrupted"]
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def require_storable_text(text: str) -> str:
+    """Refuse what PostgreSQL cannot store: NUL characters and lone surrogates. Raises ``ValueError``."""
+    if _UNSTORABLE.search(text):
+        raise ValueError("contains NUL characters or broken Unicode, which cannot be stored")
+    return text
+
+
+def require_visible_text(text: str) -> str:
+    """Refuse text with nothing to read in it. Raises ``ValueError``."""
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
+StorableText = Annotated[str, AfterValidator(require_storable_text)]
+VisibleText = Annotated[StorableText, AfterValidator(require_visible_text)]
+# 200 characters: an id, not a document; a UUID has 36.
+ClientKey = Annotated[StorableText, Field(min_length=1, max_length=200)]
+# One million characters is far above any window; the real limit is the model's, checked in tokens at submission.
+MessageContent = Annotated[VisibleText, Field(max_length=1_000_000)]
+ConversationTitle = Annotated[VisibleText, Field(max_length=200)]
+
+
+class Wire(BaseModel):
+    """Base of every shape on the wire: immutable, and strict about unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class UsageBody(Wire):
+    """Tokens of a whole run, as the provider reported them; ``None`` where any call did not report."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    usage_complete: bool = False
+
+
+class TimingsBody(Wire):
+    """Milliseconds. ``queued``: acceptance to claim; ``first_token``: claim to first visible or thinking text."""
+
+    queued_ms: int | None = None
+    first_token_ms: int | None = None
+    total_ms: int | None = None
+
+
+class ErrorBody(Wire):
+    """Why a run failed. ``message`` is one sentence a person can act on."""
+
+    code: str
+    message: str
+    retryable: bool
+    stalled: bool = False
+
+
+class MessageBody(Wire):
+    """A stored message. ``metadata`` of an assistant message: model, usage, timings, finish_reason, truncated, context."""
+
+    id: int
+    seq: int
+    turn: int
+    role: MessageRole
+    content: str
+    status: MessageStatus
+    run_id: UUID | None
+    metadata: dict[str, Any]
+    created_at: datetime
+
+
+class PartialBody(Wire):
+    """Text of an unfinished answer as of event ``seq``; following events continue it at ``seq + 1``."""
+
+    text: str
+    seq: int
+
+
+class RunBody(Wire):
+    """A run: one attempt to answer one user message. ``epoch`` names the event log its sequence numbers belong to."""
+
+    id: UUID
+    conversation_id: UUID
+    status: RunStatus
+    epoch: str
+    user_message_seq: int
+    model: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested: bool
+    finish_reason: str | None
+    final_seq: int | None
+    usage: UsageBody | None
+    timings: TimingsBody | None
+    error: ErrorBody | None
+
+
+class ConversationBody(Wire):
+    """A conversation as lists show it. ``head`` is the newest message's seq, 0 when there is none."""
+
+    id: UUID
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    head: int
+    active_run: RunBody | None
+
+
+class TurnIn(Wire):
+    """A message to send. ``client_key`` makes a resend return the first run instead of sending twice."""
+
+    content: MessageContent
+    client_key: ClientKey | None = None
+    expected_head: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None
+
+
+class TurnAcceptedBody(Wire):
+    """``created`` is false when ``client_key`` was seen before: the first run and message are returned."""
+
+    run: RunBody
+    message: MessageBody
+    created: bool
+
+
+class ConversationIn(Wire):
+    title: ConversationTitle | None = None
+
+
+class ConversationPatch(Wire):
+    title: ConversationTitle
