@@ -131,7 +131,8 @@ class Close(EventData):
 
 
 EVENT_TYPES: dict[str, type[EventData]] = {
-    cls.type: cls for cls in (RunStarted, Status, ContextReport, Delta, Thinking, MessageStored, Done, RunError, Close)
+    cls.type: cls
+    for cls in (RunStarted, Status, ContextReport, Delta, Thinking, MessageStored, Done, RunError, Close)
 }
 
 
@@ -253,5 +254,9 @@ class PingCommand(Wire):
     type: Literal["ping"]
 
 
-ClientCommand = Annotated[SendCommand | StopCommand | AttachCommand | PingCommand, Field(discriminator="type")]
-CLIENT_COMMAND: TypeAdapter[SendCommand | StopCommand | AttachCommand | PingCommand] = TypeAdapter(ClientCommand)
+ClientCommand = Annotated[
+    SendCommand | StopCommand | AttachCommand | PingCommand, Field(discriminator="type")
+]
+CLIENT_COMMAND: TypeAdapter[SendCommand | StopCommand | AttachCommand | PingCommand] = TypeAdapter(
+    ClientCommand
+)

@@ -69,7 +69,10 @@ class Runner:
         log.info("runner_started", instance=self.instance, window=self._tools.reported_window)
         # A named runner knows that its earlier life is over: what it left need not wait for its lease.
         await self._guarded(runs_reap, predecessor=settings.RUNNER_ID or None, instance=self.instance)
-        loops = [asyncio.create_task(loop()) for loop in (self._heartbeat, self._reap, self._notices, self._cancels)]
+        loops = [
+            asyncio.create_task(loop())
+            for loop in (self._heartbeat, self._reap, self._notices, self._cancels)
+        ]
         try:
             await self._claim_forever()
             await self._drain()

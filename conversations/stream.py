@@ -138,7 +138,14 @@ class RunLog:
             self._settled.set()
             return None
         restart = b"1" if self.lost else b"0"
-        head = [log_key(self.run_id), head_key(self.run_id), self.token, self._first_unsent, restart, self.ttl]
+        head = [
+            log_key(self.run_id),
+            head_key(self.run_id),
+            self.token,
+            self._first_unsent,
+            restart,
+            self.ttl,
+        ]
         return [*head, *self._unsent]
 
     def sent(self, code: int, count: int) -> None:
@@ -209,7 +216,11 @@ class LogWriter:
 
     async def _flush(self, dirty: dict[str, RunLog]) -> None:
         # One at a time would make the logs of other runs wait for each other's database.
-        if uncovered := [run_log.cover_loss() for run_log in dirty.values() if self.down_since is None and not run_log.covered]:
+        if uncovered := [
+            run_log.cover_loss()
+            for run_log in dirty.values()
+            if self.down_since is None and not run_log.covered
+        ]:
             await asyncio.gather(*uncovered)
         batches = [(run_log, batch) for run_log in dirty.values() if (batch := run_log.batch())]
         if not batches:

@@ -17,7 +17,9 @@ def make_user(db) -> Callable:
 
     def make(**fields):
         number = next(_numbers)
-        return get_user_model().objects.create_user(username=f"user{number}", password="correct horse", **fields)
+        return get_user_model().objects.create_user(
+            username=f"user{number}", password="correct horse", **fields
+        )
 
     return make
 

@@ -25,7 +25,9 @@ def services_start() -> None:
     from agentx.embedded.valkey import EmbeddedValkey
 
     folder = Path(tempfile.mkdtemp(prefix="agentx-tests-"))
-    postgres = EmbeddedPostgres(data_dir=folder / "postgres", log_file=folder / "log" / "postgres.log", durable=False)
+    postgres = EmbeddedPostgres(
+        data_dir=folder / "postgres", log_file=folder / "log" / "postgres.log", durable=False
+    )
     valkey = EmbeddedValkey(data_dir=folder / "valkey", log_file=folder / "log" / "valkey.log", durable=False)
     os.environ["DATABASE_URL"] = postgres.start()
     os.environ["AGENTX_TEST_REDIS"] = valkey.start()

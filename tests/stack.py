@@ -216,7 +216,9 @@ class Client:
         """Everything the run's event stream sends until it closes, events and frames alike."""
         return list(self.events_live(run_id, after=after, timeout=timeout))
 
-    def events_live(self, run_id: str, *, after: int = 0, timeout: float = PATIENCE) -> Iterator[dict[str, Any]]:
+    def events_live(
+        self, run_id: str, *, after: int = 0, timeout: float = PATIENCE
+    ) -> Iterator[dict[str, Any]]:
         """The same one by one, as they come."""
         path = f"/api/runs/{run_id}/events"
         with self.http.stream("GET", path, params={"after": after}, timeout=timeout) as answer:
@@ -248,7 +250,9 @@ def answer_text(events: list[dict[str, Any]]) -> str:
 
 
 @contextlib.contextmanager
-def running_stack(folder: Path, *, processes: tuple[str, ...] = ("web", "runner"), **env: str) -> Iterator[Stack]:
+def running_stack(
+    folder: Path, *, processes: tuple[str, ...] = ("web", "runner"), **env: str
+) -> Iterator[Stack]:
     """A migrated database of its own, a Valkey of its own, a scripted model, and the product's processes."""
     from agentx.embedded.service import find_free_port
 

@@ -34,7 +34,10 @@ def assemble_view(*, snapshot: Snapshot, counter: TokenCounter) -> View:
     granted = sum(message.tokens for message in kept)
     kept_turns = len({message.turn for message in kept})
     dropped_turns = snapshot.turns_before - kept_turns
-    messages = (system, *(render_message(message) for message in kept), UserMessage(content=snapshot.question.content))
+    sent = [
+        render_message(message) for message in kept if message.content.strip()
+    ]  # providers refuse blank ones
+    messages = (system, *sent, UserMessage(content=snapshot.question.content))
     allocation = Allocation(
         window=budget.window,
         budget=budget.tokens,
@@ -43,7 +46,9 @@ def assemble_view(*, snapshot: Snapshot, counter: TokenCounter) -> View:
         tokenizer=counter.name,
         grants=(
             Grant(key="base_prompt", asked=system_tokens, granted=system_tokens, action="full"),
-            Grant(key="history", asked=asked, granted=granted, action=grade_history(kept_turns, dropped_turns)),
+            Grant(
+                key="history", asked=asked, granted=granted, action=grade_history(kept_turns, dropped_turns)
+            ),
             Grant(key="question", asked=question_tokens, granted=question_tokens, action="full"),
         ),
         dropped_turns=dropped_turns,
@@ -70,7 +75,7 @@ def select_newest_turns(
         if used > room or history[first].role != "user":
             break
         start = index = first
-    return tuple(message for message in history[start:] if message.content.strip())
+    return history[start:]
 
 
 def render_message(message: TranscriptMessage) -> ChatMessage:

@@ -15,7 +15,9 @@ class Conversation(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations"
+    )
     title = models.CharField(max_length=200, blank=True, default="")
     next_seq = models.IntegerField(default=1)
     next_turn = models.IntegerField(default=1)
@@ -27,7 +29,9 @@ class Conversation(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["owner", "-updated_at", "-id"], name="conversation_recent")]
-        constraints = [models.CheckConstraint(condition=models.Q(next_seq__gte=1), name="conversation_next_seq")]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(next_seq__gte=1), name="conversation_next_seq")
+        ]
 
     def __str__(self) -> str:
         return self.title or str(self.id)

@@ -53,7 +53,9 @@ class Message(models.Model):
             models.CheckConstraint(
                 condition=models.Q(seq__gte=1, turn__gte=1, token_count__gte=0), name="message_positive"
             ),
-            models.CheckConstraint(condition=models.Q(role__in=["user", "assistant", "tool"]), name="message_role"),
+            models.CheckConstraint(
+                condition=models.Q(role__in=["user", "assistant", "tool"]), name="message_role"
+            ),
         ]
 
     def __str__(self) -> str:

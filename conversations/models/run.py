@@ -60,11 +60,15 @@ class Run(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["conversation"], condition=models.Q(status__in=["queued", "running"]), name="run_one_active"
+                fields=["conversation"],
+                condition=models.Q(status__in=["queued", "running"]),
+                name="run_one_active",
             ),
             models.UniqueConstraint(fields=["conversation", "client_key"], name="run_client_key"),
             models.CheckConstraint(
-                condition=models.Q(status__in=["queued", "running", "completed", "failed", "cancelled", "interrupted"]),
+                condition=models.Q(
+                    status__in=["queued", "running", "completed", "failed", "cancelled", "interrupted"]
+                ),
                 name="run_status",
             ),
             models.CheckConstraint(

@@ -174,7 +174,9 @@ class LogHub:
         streams: dict[str, str] = {log_key(run): f"{seq}-0" for run, seq in self._cursors.items()}
         streams |= {self._bell: self._bell_cursor, NOTICES: self._notice_cursor}
         keys = {log_key(run).encode(): run for run in self._cursors}
-        block = BLOCK_MILLISECONDS if self.available else 1  # after an outage: look at once, so that listeners hear
+        block = (
+            BLOCK_MILLISECONDS if self.available else 1
+        )  # after an outage: look at once, so that listeners hear
         answer = await self._redis.xread(streams, count=EVENTS_PER_READ, block=block)
         for key, entries in answer or []:
             if key == self._bell.encode():
@@ -358,7 +360,9 @@ class _Follower:
         if self.last < last_before:
             self.last = last_before
             yield self._reset_frame(settled.run, settled.answer.content if settled.answer else "")
-        for index, event in enumerate(terminal_events(settled, last_seq=last_before or 1), start=last_before + 1):
+        for index, event in enumerate(
+            terminal_events(settled, last_seq=last_before or 1), start=last_before + 1
+        ):
             if index > self.last:
                 self.last = index
                 payload = encode_event(run_id=str(settled.run.id), seq=index, data=event)
@@ -377,7 +381,11 @@ class _Follower:
         if self._live == self._hub.available:
             return None
         self._live = self._hub.available
-        text = "Live text is back" if self._live else "Live text is not available; the answer goes on and will appear"
+        text = (
+            "Live text is back"
+            if self._live
+            else "Live text is not available; the answer goes on and will appear"
+        )
         return _frame(Live(available=self._live, message=text))
 
 

@@ -50,7 +50,9 @@ def _queued_cancel(run: Run) -> bool:
     """Settle a run that no runner has taken; False when one took it in this moment."""
     token = uuid.uuid4()
     with transaction.atomic():
-        access.conversation_get(user_id=run.conversation.owner_id, conversation_id=run.conversation_id, lock=True)
+        access.conversation_get(
+            user_id=run.conversation.owner_id, conversation_id=run.conversation_id, lock=True
+        )
         taken = Run.objects.filter(pk=run.pk, status=Run.Status.QUEUED).update(
             status=Run.Status.RUNNING, lease_token=token, lease_owner="cancel", cancel_requested=True
         )

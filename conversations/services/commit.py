@@ -108,7 +108,9 @@ def sum_usage(calls: tuple[CallUsage, ...]) -> UsageBody:
     )
 
 
-def answer_metadata(*, model: str, outcome: Outcome, usage: UsageBody, timings: TimingsBody) -> dict[str, object]:
+def answer_metadata(
+    *, model: str, outcome: Outcome, usage: UsageBody, timings: TimingsBody
+) -> dict[str, object]:
     """What a reloaded page needs to show an answer as it was shown live."""
     allocation = outcome.allocation
     context = None if allocation is None else {"used": allocation["used"], "window": allocation["window"]}

@@ -31,11 +31,15 @@ def conversation_rename(*, user_id: int, conversation_id: UUID, title: str) -> C
 def conversation_delete(*, user_id: int, conversation_id: UUID) -> None:
     """Delete a conversation with its messages and runs, after stopping an active run. Raises ``NotFound``."""
     access.conversation_get(user_id=user_id, conversation_id=conversation_id)
-    for run_id in Run.objects.filter(conversation=conversation_id, status__in=Run.ACTIVE).values_list("pk", flat=True):
+    for run_id in Run.objects.filter(conversation=conversation_id, status__in=Run.ACTIVE).values_list(
+        "pk", flat=True
+    ):
         run_cancel(user_id=user_id, run_id=run_id)
     with transaction.atomic(), connection.cursor() as cursor:
         access.conversation_get(user_id=user_id, conversation_id=conversation_id, lock=True)
-        cursor.execute("SET LOCAL agentx.purging = 'on'")  # the transcript's guard lets whole conversations go
+        cursor.execute(
+            "SET LOCAL agentx.purging = 'on'"
+        )  # the transcript's guard lets whole conversations go
         # Messages and runs point at each other, so the order is: what points nowhere else first.
         ModelCall.objects.filter(run__conversation=conversation_id)._raw_delete(using="default")
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")

@@ -31,6 +31,7 @@ from conversations.stream import head_key, log_key
 
 log = structlog.get_logger(__name__)
 
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A lease to renew."""
@@ -91,9 +92,9 @@ def leases_renew(*, held: Sequence[Held]) -> set[UUID]:
     """Renew leases; returns the runs that are still the caller's."""
     kept: set[UUID] = set()
     for lease in held:
-        changed = Run.objects.filter(pk=lease.run_id, lease_token=lease.token, status=Run.Status.RUNNING).update(
-            lease_until=_lease_end(), heartbeat_at=Now()
-        )
+        changed = Run.objects.filter(
+            pk=lease.run_id, lease_token=lease.token, status=Run.Status.RUNNING
+        ).update(lease_until=_lease_end(), heartbeat_at=Now())
         if changed:
             kept.add(lease.run_id)
     return kept

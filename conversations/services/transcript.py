@@ -63,5 +63,12 @@ def message_append(
 def conversation_counters_save(conversation: Conversation) -> None:
     """Write the end-of-transcript columns of a locked conversation."""
     conversation.save(
-        update_fields=["next_seq", "next_turn", "head_hash", "total_tokens", "updated_at", "last_input_tokens"]
+        update_fields=[
+            "next_seq",
+            "next_turn",
+            "head_hash",
+            "total_tokens",
+            "updated_at",
+            "last_input_tokens",
+        ]
     )

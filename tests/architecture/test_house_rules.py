@@ -53,7 +53,11 @@ def test_files_and_functions_stay_small(path):
     text = path.read_text()
     tree = ast.parse(text)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    longest = max(((node.end_lineno or 0) - node.lineno + 1, node.name) for node in functions) if functions else (0, "")
+    longest = (
+        max(((node.end_lineno or 0) - node.lineno + 1, node.name) for node in functions)
+        if functions
+        else (0, "")
+    )
 
     assert len(text.splitlines()) <= MOST_LINES_IN_A_FILE
     assert longest[0] <= MOST_LINES_IN_A_FUNCTION, longest[1]
@@ -66,7 +70,11 @@ def test_every_module_says_why_it_exists(path):
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in _sources() if p.parts[len(ROOT.parts)] == "conversations" and any(d in _name(p) for d in DOORS)],
+    [
+        p
+        for p in _sources()
+        if p.parts[len(ROOT.parts)] == "conversations" and any(d in _name(p) for d in DOORS)
+    ],
     ids=_name,
 )
 def test_doors_reach_rows_through_the_access_selectors_only(path):
@@ -83,7 +91,8 @@ def _named_paths(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *(_name(p) for p in ROOT.glob("docs/**/*.md"))]
+    "document",
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *(_name(p) for p in ROOT.glob("docs/**/*.md"))],
 )
 def test_documents_name_real_paths(document):
     missing = [name for name in _named_paths((ROOT / document).read_text()) if not (ROOT / name).exists()]

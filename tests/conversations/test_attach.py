@@ -77,7 +77,12 @@ async def test_p5_listeners_that_leave_and_come_back_miss_and_repeat_nothing(run
 
     while not got or got[-1]["type"] != "close":
         enough = rng.randint(1, 12)
-        follow = run_follow(user_id=turns.user_id, run_id=accepted.run.id, after=len(got), epoch=accepted.run.epoch.replace(":0", ":1"))
+        follow = run_follow(
+            user_id=turns.user_id,
+            run_id=accepted.run.id,
+            after=len(got),
+            epoch=accepted.run.epoch.replace(":0", ":1"),
+        )
         async for item in follow:
             if item.seq is not None:
                 got.append(orjson.loads(item.payload))

@@ -93,7 +93,9 @@ def test_p17_another_users_conversation_does_not_exist(other_user, conversation)
     assert _counts() == (0, 0)
 
 
-def test_p13_a_queued_run_is_cancelled_at_once_and_again_without_effect(user, conversation, django_capture_on_commit_callbacks):
+def test_p13_a_queued_run_is_cancelled_at_once_and_again_without_effect(
+    user, conversation, django_capture_on_commit_callbacks
+):
     accepted = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello")
 
     with django_capture_on_commit_callbacks(execute=True):

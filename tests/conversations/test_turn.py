@@ -43,7 +43,12 @@ async def test_p6_a_turn_streams_and_stores_the_same_text(runner, turns, scripte
     assert _types(events) == ["run_started", "context", "status", "delta", "message", "done", "close"]
     assert _text(events) == "Four, as **ever**." == messages[1].content
     assert _of(events, "message")["message"]["content"] == messages[1].content
-    assert (messages[1].role, messages[1].seq, messages[1].turn, messages[1].status) == ("assistant", 2, 1, "complete")
+    assert (messages[1].role, messages[1].seq, messages[1].turn, messages[1].status) == (
+        "assistant",
+        2,
+        1,
+        "complete",
+    )
     assert (run.status, run.finish_reason, run.partial_text) == ("completed", "stop", "")
     assert run.final_seq == events[-1]["seq"]
 
@@ -86,7 +91,11 @@ async def test_p15_usage_is_recorded_once_per_call(runner, turns, scripted):
 
 
 async def test_usage_the_provider_did_not_report_is_null_not_a_guess(runner, turns, scripted):
-    scripted.script(scripts.then("one two three", ("chunk", {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})))
+    scripted.script(
+        scripts.then(
+            "one two three", ("chunk", {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        )
+    )
 
     events = await turns.say("hello")
 
@@ -155,7 +164,9 @@ async def test_run_12_the_next_turn_sees_the_earlier_ones_once_each(runner, turn
         ("[[scripted-empty]]", "empty_answer", None),
     ],
 )
-async def test_a_failing_model_ends_the_run_honestly_and_keeps_what_came(runner, turns, scripted, directive, code, kept):
+async def test_a_failing_model_ends_the_run_honestly_and_keeps_what_came(
+    runner, turns, scripted, directive, code, kept
+):
     events = await turns.say(directive)
 
     run, messages = await _stored()
@@ -262,7 +273,9 @@ async def test_stop_lands_in_the_middle_of_a_rate_limit_wait(runner, turns, scri
     assert (await _stored())[0].status == "cancelled"
 
 
-async def test_ctx_18_a_question_that_cannot_fit_fails_with_figures_and_stays(runner, turns, scripted, settings):
+async def test_ctx_18_a_question_that_cannot_fit_fails_with_figures_and_stays(
+    runner, turns, scripted, settings
+):
     settings.CONTEXT_WINDOW_TOKENS = 400  # 275 for the prompt; the system prompt takes some 50 of them
 
     events = await turns.say("word " * 250)

@@ -55,7 +55,11 @@ def _tools(asked: Asked) -> Script:
     if asked.body["messages"][-1].get("role") == "tool":
         return scripts.answer(f"The tool said: {asked.body['messages'][-1].get('content')}")
     names = [tool["function"]["name"] for tool in asked.body.get("tools") or ()]
-    return scripts.tool_calls(*((name, "{}") for name in names)) if names else scripts.answer("There are no tools.")
+    return (
+        scripts.tool_calls(*((name, "{}") for name in names))
+        if names
+        else scripts.answer("There are no tools.")
+    )
 
 
 def _rate_limit(asked: Asked) -> Script:
@@ -78,7 +82,9 @@ def _thinking(asked: Asked) -> Script:
 
 
 def _reasoning(field_name: str) -> Callable[[Asked], Script]:
-    return lambda asked: scripts.answer(asked.words, reasoning="Let me see what is asked. ", field_name=field_name)
+    return lambda asked: scripts.answer(
+        asked.words, reasoning="Let me see what is asked. ", field_name=field_name
+    )
 
 
 BEHAVIOURS: Mapping[str, Callable[[Asked], Script]] = {
@@ -104,7 +110,9 @@ BEHAVIOURS: Mapping[str, Callable[[Asked], Script]] = {
     "website": lambda asked: scripts.html(200),
     "overflow": _overflow("openai"),
     "overflow-llamacpp": _overflow("llamacpp"),
-    "huge": lambda asked: Script([("delta", {"content": "x" * (asked.count or 1_000_000)}), ("finish", "stop")]),
+    "huge": lambda asked: Script(
+        [("delta", {"content": "x" * (asked.count or 1_000_000)}), ("finish", "stop")]
+    ),
     "endless": lambda asked: Script([("endless", "and so on ")]),
     "nul": lambda asked: Script([("delta", {"content": "a\x00b\ud800c"}), ("finish", "stop")]),
     "length": lambda asked: scripts.answer(asked.words, finish="length"),

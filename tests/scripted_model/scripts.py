@@ -71,7 +71,9 @@ def word_text(count: int) -> str:
     return " ".join(_WORDS[index % len(_WORDS)] for index in range(count))
 
 
-def answer(text: str, *, reasoning: str = "", field_name: str = "reasoning_content", finish: str = "stop") -> Script:
+def answer(
+    text: str, *, reasoning: str = "", field_name: str = "reasoning_content", finish: str = "stop"
+) -> Script:
     """A good answer, one delta per word, after reasoning in the field that servers call one name or the other."""
     thought: list[Step] = [("delta", {field_name: token}) for token in split_tokens(reasoning)]
     return Script([*thought, *_content(text), ("finish", finish)])
@@ -87,7 +89,12 @@ def tool_calls(*calls: tuple[str, str], piece: int = 5) -> Script:
     """Parallel calls (name, arguments as text, which may be no JSON), arguments cut every ``piece`` characters."""
     steps: list[Step] = []
     for index, (name, arguments) in enumerate(calls):
-        call = {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": ""}}
+        call = {
+            "index": index,
+            "id": f"call_{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        }
         steps.append(("delta", {"tool_calls": [call]}))
         for start in range(0, len(arguments), piece):
             part = {"index": index, "function": {"arguments": arguments[start : start + piece]}}
@@ -142,9 +149,7 @@ def html(status: int) -> Script:
 
 def overflow(*, window: int, prompt_tokens: int, dialect: str = "openai") -> Script:
     """The request is too long: ``openai``, ``llamacpp``, ``text`` (a bare sentence, code 400) or ``stream``."""
-    sentence = (
-        f"This model's maximum context length is {window} tokens, but the messages resulted in {prompt_tokens} tokens."
-    )
+    sentence = f"This model's maximum context length is {window} tokens, but the messages resulted in {prompt_tokens} tokens."
     if dialect == "openai":
         return _refusal(400, sentence, "context_length_exceeded")
     if dialect == "text":
@@ -163,7 +168,9 @@ def overflow(*, window: int, prompt_tokens: int, dialect: str = "openai") -> Scr
 
 def _refusal(status: int, message: str, code: str | int) -> Script:
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return Script(status=status, body=json.dumps({"error": error}), headers={"Content-Type": "application/json"})
+    return Script(
+        status=status, body=json.dumps({"error": error}), headers={"Content-Type": "application/json"}
+    )
 
 
 def _content(text: str) -> list[Step]:

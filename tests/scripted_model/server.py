@@ -115,7 +115,9 @@ async def _chat(request: web.Request) -> web.StreamResponse:
     try:
         script = state.choose(body, request.headers)
     except KeyError:
-        return web.json_response({"error": {"message": "There is no such model", "code": "model_not_found"}}, status=404)
+        return web.json_response(
+            {"error": {"message": "There is no such model", "code": "model_not_found"}}, status=404
+        )
     async with state.serving():
         if script.silent:
             await asyncio.Event().wait()
@@ -134,7 +136,8 @@ class _Stream:
     def __init__(self, request: web.Request, script: Script, body: Mapping[str, Any]) -> None:
         self._request, self._script, self._body = request, script, body
         self._response = web.StreamResponse(
-            status=script.status, headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache", **script.headers}
+            status=script.status,
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache", **script.headers},
         )
         self._base = {
             "id": f"chatcmpl-{id(self):x}",
@@ -231,7 +234,12 @@ async def _answer_whole(request: web.Request, script: Script, body: Mapping[str,
             await asyncio.Event().wait()
     await asyncio.sleep(seconds)
     choice = {"index": 0, "message": message, "finish_reason": reason}
-    answer = {"id": "chatcmpl-whole", "object": "chat.completion", "created": int(time.time()), "model": body["model"]}
+    answer = {
+        "id": "chatcmpl-whole",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": body["model"],
+    }
     return web.json_response({**answer, "choices": [choice], "usage": script.usage or _usage(body, tokens)})
 
 
