@@ -5,6 +5,7 @@ Drawn, with the HTTP status and the WebSocket treatment each maps to::
     AgentXError                       500
     ├── RequestError                  what the caller sent cannot be done
     │   ├── InvalidInput              400  field errors in ``errors``
+    │   ├── InvalidCredentials        400  wrong name or password
     │   ├── NotAuthenticated          401  (socket close 4401)
     │   ├── Forbidden                 403
     │   ├── NotFound                  404  also what belongs to somebody else (socket close 4404)
@@ -73,9 +74,18 @@ class InvalidInput(RequestError):
     code = "invalid_input"
     title = "The request has invalid fields"
 
-    def __init__(self, message: str | None = None, *, errors: dict[str, list[str]] | None = None, **details: Any):
+    def __init__(
+        self, message: str | None = None, *, errors: dict[str, list[str]] | None = None, **details: Any
+    ):
         super().__init__(message, **details)
         self.errors: dict[str, list[str]] = errors or {}
+
+
+class InvalidCredentials(RequestError):
+    """Does not say which of the two was wrong, nor whether the account exists or is switched off."""
+
+    code = "invalid_credentials"
+    title = "Username or password is wrong"
 
 
 class NotAuthenticated(RequestError):
@@ -207,7 +217,9 @@ class RateLimited(RetryableModelError):
     code = "rate_limited"
     title = "The model provider is limiting requests; try again later"
 
-    def __init__(self, message: str | None = None, *, retry_after: float | None = None, **details: Any) -> None:
+    def __init__(
+        self, message: str | None = None, *, retry_after: float | None = None, **details: Any
+    ) -> None:
         super().__init__(message, **details)
         self.retry_after = retry_after
 

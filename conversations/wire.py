@@ -1,4 +1,4 @@
-"""The shapes that cross the network, shared by REST, WebSocket and SSE, and the text rules they obey.
+"""The shapes that cross the network, shared by REST, WebSocket and SSE.
 
 They live in one module so that a message looks the same in a page of history, in an event and in a frame. The OpenAPI
 schema, and from it the TypeScript types, are generated from these classes. Unknown fields are refused on the way in.
@@ -6,47 +6,23 @@ schema, and from it the TypeScript types, are generated from these classes. Unkn
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from agentx.wire import StorableText, VisibleText, Wire
 
 MessageRole = Literal["user", "assistant", "tool"]
 MessageStatus = Literal["complete", "stopped", "interrupted", "failed"]
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled", "interrupted"]
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def require_storable_text(text: str) -> str:
-    """Refuse what PostgreSQL cannot store: NUL characters and lone surrogates. Raises ``ValueError``."""
-    if _UNSTORABLE.search(text):
-        raise ValueError("contains NUL characters or broken Unicode, which cannot be stored")
-    return text
-
-
-def require_visible_text(text: str) -> str:
-    """Refuse text with nothing to read in it. Raises ``ValueError``."""
-    if not text.strip():
-        raise ValueError("must not be blank")
-    return text
-
-
-StorableText = Annotated[str, AfterValidator(require_storable_text)]
-VisibleText = Annotated[StorableText, AfterValidator(require_visible_text)]
 # 200 characters: an id, not a document; a UUID has 36.
 ClientKey = Annotated[StorableText, Field(min_length=1, max_length=200)]
 # One million characters is far above any window; the real limit is the model's, checked in tokens at submission.
 MessageContent = Annotated[VisibleText, Field(max_length=1_000_000)]
 ConversationTitle = Annotated[VisibleText, Field(max_length=200)]
-
-
-class Wire(BaseModel):
-    """Base of every shape on the wire: immutable, and strict about unknown fields."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class UsageBody(Wire):

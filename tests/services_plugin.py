@@ -49,6 +49,11 @@ def pytest_load_initial_conftests() -> None:
 
 
 def pytest_unconfigure() -> None:
+    services_stop()
+
+
+def services_stop() -> None:
+    """Stop what :func:`services_start` started in this process, and remove its data."""
     if _running:
         postgres, valkey, folder = _running
         valkey.stop()

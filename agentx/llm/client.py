@@ -7,45 +7,46 @@ the environment, no redirects (a redirect could lead to an address nobody chose)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
-import httpx
-from langchain_core.messages import AIMessageChunk, BaseMessage
+import httpx2
+import structlog
 from langchain_core.messages import AIMessage as LangchainAssistant
+from langchain_core.messages import BaseMessage, BaseMessageChunk
 from langchain_core.messages import HumanMessage as LangchainUser
 from langchain_core.messages import SystemMessage as LangchainSystem
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from agentx.errors import MalformedStream, ModelError, ModelStalled, StreamBroken
+from agentx.errors import MalformedStream, ModelError, ModelStalled, NotAnEndpoint
 from agentx.llm.failures import read_failure
 from agentx.llm.messages import (
     ChatMessage,
     ContentDelta,
-    Finish,
-    Heartbeat,
     ReasoningDelta,
     StreamItem,
     SystemMessage,
-    UsageReport,
     UserMessage,
 )
-from agentx.llm.thinking import ThinkSplitter
+from agentx.llm.reading import AnswerReader
 
-# Characters one answer may have. Far above any output limit in tokens; it ends streams that never end.
-MAX_OUTPUT_CHARACTERS = 2_000_000
+log = structlog.get_logger(__name__)
 
-_UNSTORABLE = {0: "\ufffd"} | {code: "\ufffd" for code in range(0xD800, 0xE000)}
+# Idle connections kept for the next call; more than this many turns rarely begin within the same few seconds.
+_IDLE_CONNECTIONS = 32
+_WRITE_TIMEOUT = _POOL_TIMEOUT = 30.0
 
 
 class ChatModel(Protocol):
     """What a turn needs of a model."""
 
-    def stream(self, *, messages: Sequence[ChatMessage], max_output_tokens: int) -> AsyncIterator[StreamItem]:
+    def stream(
+        self, *, messages: Sequence[ChatMessage], max_output_tokens: int
+    ) -> AsyncGenerator[StreamItem]:
         """Text as it comes, then usage and finish. Raises ``ModelError``; closing it closes the connection."""
         ...
 
@@ -56,143 +57,152 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatModelSettings:
-    """Where a model is and how long to wait for it. Times in seconds."""
+    """Where a model is and how long to wait for it. Times in seconds.
+
+    ``read_timeout``: longest silence on the wire, comments counted as sound. ``max_output_characters``: far above any
+    output limit in tokens; it ends streams that never end.
+    """
 
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
     model: str
     connect_timeout: float
     read_timeout: float
     max_connections: int = 256
+    max_output_characters: int = 2_000_000
 
 
 class ReasoningChatOpenAI(ChatOpenAI):
-    """ChatOpenAI drops the reasoning fields of OpenAI-compatible servers; this keeps them."""
+    """ChatOpenAI drops the reasoning fields of OpenAI-compatible servers, and usage it has no name for; this keeps both.
+
+    They travel in ``additional_kwargs`` as ``reasoning`` (text) and ``usage`` (the provider's object).
+    """
+
+    async def chunks(
+        self, messages: list[BaseMessage], **arguments: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        """The chunks as they come. Unlike ``astream`` it keeps none of them and closes the connection with itself."""
+        async with aclosing(
+            cast("AsyncGenerator[ChatGenerationChunk]", self._astream(messages, **arguments))
+        ) as stream:
+            async for chunk in stream:
+                yield chunk
 
     def _convert_chunk_to_generation_chunk(
-        self, chunk: dict[str, Any], default_chunk_class: type, base_generation_info: dict[str, Any] | None
+        self,
+        chunk: dict[str, Any],
+        default_chunk_class: type[BaseMessageChunk],
+        base_generation_info: dict[str, Any] | None,
     ) -> ChatGenerationChunk | None:
-        if "choices" not in chunk and "chunk" not in chunk:
-            raise MalformedStream("The model server sent an event that is not a chat completion chunk")
-        generation = super()._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info)
-        choices = chunk.get("choices") or []
-        if generation is not None and choices and isinstance(delta := choices[0].get("delta"), dict):
+        choices = chunk.get("choices")
+        if not isinstance(choices, list):
+            raise MalformedStream("The model server sent an event that is not part of an answer")
+        extras: dict[str, Any] = {}
+        if choices:
+            choice = cast("dict[str, Any]", choices[0])
+            delta = cast("dict[str, Any]", choice.get("delta") or {})
             reasoning = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(reasoning, str):
-                generation.message.additional_kwargs["reasoning"] = reasoning
+                extras["reasoning"] = reasoning
+            # A chunk without a delta is passed on for its finish reason, which ChatOpenAI would drop with it.
+            chunk = {**chunk, "choices": [{**choice, "delta": delta}]}
+        if isinstance(usage := chunk.pop("usage", None), dict):
+            extras["usage"] = usage
+        convert = cast(
+            "Callable[..., ChatGenerationChunk | None]", super()._convert_chunk_to_generation_chunk
+        )  # pyright: ignore[reportUnknownMemberType]
+        generation = convert(chunk, default_chunk_class, base_generation_info)
+        if generation is not None:
+            generation.message.additional_kwargs.update(extras)
         return generation
 
 
 class LangchainChatModel:
-    """The seam's implementation over ``ChatOpenAI.astream``; one per process, shared by all its turns."""
+    """The seam's implementation over ``ChatOpenAI``; one per process and event loop, shared by all its turns."""
 
     def __init__(self, settings: ChatModelSettings) -> None:
-        timeout = httpx.Timeout(
-            connect=settings.connect_timeout, read=settings.read_timeout, write=30.0, pool=30.0
-        )
-        self._http = httpx.AsyncClient(
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=settings.max_connections, max_keepalive_connections=32),
-            trust_env=False,
-            follow_redirects=False,
-        )
+        self._most_characters = settings.max_output_characters
+        self._http = http_client_make(settings)
         self._model = ReasoningChatOpenAI(
             model=settings.model,
             base_url=settings.base_url,
             api_key=SecretStr(settings.api_key or "none"),
-            timeout=timeout,  # without it the SDK passes "no timeout", which overrides the client's
             max_retries=0,
             stream_usage=True,
             stream_chunk_timeout=None,  # with_stall_watch is the one clock
             http_async_client=self._http,
+            openai_proxy="",  # else OPENAI_PROXY in the environment conflicts with a client of our own
             use_responses_api=False,
         )
 
     async def stream(
         self, *, messages: Sequence[ChatMessage], max_output_tokens: int
-    ) -> AsyncIterator[StreamItem]:
-        reading = _Reading()
+    ) -> AsyncGenerator[StreamItem]:
+        reader = AnswerReader(most_characters=self._most_characters)
         # max_tokens: what every compatible server understands; the newer name is refused by many.
-        chunks = self._model.astream(
+        chunks = self._model.chunks(
             [_to_langchain(message) for message in messages], extra_body={"max_tokens": max_output_tokens}
         )
         try:
-            async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
+            async with aclosing(cast("AsyncGenerator[ChatGenerationChunk]", chunks)) as open_chunks:
                 async for chunk in open_chunks:
-                    for item in reading.take(chunk):
+                    for item in _read_chunk(reader, chunk):
                         yield item
         except ModelError as error:
-            error.output_started = error.output_started or reading.output_started
-            raise
-        except (asyncio.CancelledError, GeneratorExit):
+            error.output_started = error.output_started or reader.output_started
             raise
         except Exception as error:
             # Malformed data raises many kinds of errors (JSON, Unicode, plain ValueError, SDK), and a provider must
             # never be able to crash a turn: read_failure turns each into one of ours.
-            raise read_failure(error, output_started=reading.output_started) from None
-        for item in reading.end():
+            log.info("model_call_failed", kind=type(error).__name__, output_started=reader.output_started)
+            raise read_failure(error, output_started=reader.output_started) from None
+        for item in reader.end():
             yield item
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
 
-class _Reading:
-    """Turns chunks into stream items and remembers what the end of the stream is judged by."""
-
-    def __init__(self) -> None:
-        self.output_started = False
-        self._splitter = ThinkSplitter()
-        self._finish: str | None = None
-        self._usage: UsageReport | None = None
-        self._characters = 0
-
-    def take(self, chunk: BaseMessage) -> list[StreamItem]:
-        items: list[StreamItem] = []
-        if reasoning := chunk.additional_kwargs.get("reasoning"):
-            items.append(ReasoningDelta(clean_text(reasoning)))
-        if isinstance(chunk.content, str) and chunk.content:
-            items.extend(self._splitter.feed(clean_text(chunk.content)))
-        self._finish = chunk.response_metadata.get("finish_reason") or self._finish
-        if isinstance(chunk, AIMessageChunk) and chunk.usage_metadata:
-            self._usage = _read_usage(chunk)
-        self._count(items)
-        return items or [Heartbeat()]
-
-    def end(self) -> list[StreamItem]:
-        """The rest. A stream without a finish reason was cut off, however politely it ended."""
-        items: list[StreamItem] = list(self._splitter.finish())
-        self._count(items)
-        if self._usage is not None:
-            items.append(self._usage)
-        if self._finish is None:
-            if not (self.output_started or self._usage):
-                raise MalformedStream("The model server ended its answer without sending anything")
-            raise StreamBroken(output_started=self.output_started)
-        items.append(Finish(self._finish))
-        return items
-
-    def _count(self, items: Sequence[StreamItem]) -> None:
-        for item in items:
-            if isinstance(item, ContentDelta | ReasoningDelta):
-                self.output_started = True
-                self._characters += len(item.text)
-        if self._characters > MAX_OUTPUT_CHARACTERS:
-            raise StreamBroken("The model kept on writing beyond every limit and was cut off", output_started=True)
+def http_client_make(settings: ChatModelSettings) -> httpx2.AsyncClient:
+    """An HTTP client that goes where it was sent and nowhere else. To be closed by whoever asked for it."""
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(
+            connect=settings.connect_timeout,
+            read=settings.read_timeout,
+            write=_WRITE_TIMEOUT,
+            pool=_POOL_TIMEOUT,
+        ),
+        limits=httpx2.Limits(
+            max_connections=settings.max_connections, max_keepalive_connections=_IDLE_CONNECTIONS
+        ),
+        trust_env=False,
+        follow_redirects=False,
+        event_hooks={"response": [_refuse_web_page]},
+    )
 
 
-async def with_stall_watch(items: AsyncIterator[StreamItem], *, seconds: float) -> AsyncIterator[StreamItem]:
+async def _refuse_web_page(response: httpx2.Response) -> None:
+    """A page with status 200 has no events at all, and its absence of an answer would explain nothing."""
+    if response.is_success and response.headers.get("content-type", "").startswith("text/html"):
+        raise NotAnEndpoint
+
+
+async def with_stall_watch(
+    items: AsyncGenerator[StreamItem], *, seconds: float
+) -> AsyncGenerator[StreamItem]:
     """Pass items on; raise ``ModelStalled`` after ``seconds`` without any, and close the request either way."""
     output_started = False
-    async with aclosing(items) as source:  # type: ignore[type-var]
-        iterator = aiter(source)
+    async with aclosing(items) as source:
         while True:
+            patience = asyncio.timeout(seconds)
             try:
-                async with asyncio.timeout(seconds):
-                    item = await anext(iterator)
+                async with patience:
+                    item = await anext(source)
             except StopAsyncIteration:
                 return
             except TimeoutError:
+                if not patience.expired():
+                    raise
                 raise ModelStalled(
                     f"The model sent nothing for {seconds:g} seconds; what came before is kept",
                     output_started=output_started,
@@ -202,19 +212,14 @@ async def with_stall_watch(items: AsyncIterator[StreamItem], *, seconds: float) 
             yield item
 
 
-def clean_text(text: str) -> str:
-    """``text`` with NUL and lone surrogates, which cannot be stored, replaced by U+FFFD."""
-    return text.translate(_UNSTORABLE) if not text.isascii() or "\x00" in text else text
-
-
-def _read_usage(chunk: AIMessageChunk) -> UsageReport:
-    usage = chunk.usage_metadata
-    assert usage is not None
-    return UsageReport(
-        prompt_tokens=usage.get("input_tokens"),
-        cached_tokens=usage.get("input_token_details", {}).get("cache_read"),
-        output_tokens=usage.get("output_tokens"),
-        reasoning_tokens=usage.get("output_token_details", {}).get("reasoning"),
+def _read_chunk(reader: AnswerReader, chunk: ChatGenerationChunk) -> list[StreamItem]:
+    content = cast("object", chunk.message.content)
+    extras = chunk.message.additional_kwargs
+    return reader.take(
+        content=content if isinstance(content, str) else "",
+        reasoning=extras.get("reasoning") or "",
+        finish=(chunk.generation_info or {}).get("finish_reason"),
+        usage=extras.get("usage"),
     )
 
 

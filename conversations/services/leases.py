@@ -128,6 +128,15 @@ def runs_reap(*, predecessor: str | None = None, instance: str | None = None) ->
     return sum(_settle_abandoned(run_id=run_id, token=token) for run_id, token in due)
 
 
+def runs_settle_in_passing(*, user_id: int) -> None:
+    """Before a user's runs are read: settle those whose lease has run out, also when no runner is left to do it."""
+    due = Run.objects.filter(
+        conversation__owner_id=user_id, status=Run.Status.RUNNING, lease_until__lt=Now()
+    ).values_list("pk", "lease_token")
+    for run_id, token in due:
+        _settle_abandoned(run_id=run_id, token=token)
+
+
 def run_settle_if_expired(*, run_id: UUID) -> bool:
     """Settle one run in passing when its lease has run out; returns whether it has ended."""
     row = Run.objects.filter(pk=run_id, status=Run.Status.RUNNING, lease_until__lt=Now()).first()

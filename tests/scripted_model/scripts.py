@@ -30,10 +30,35 @@ from typing import Any
 
 Step = tuple[str, Any]
 
-_WORDS = (
-    "rivers carry small stones toward the sea and leave the large ones where they were found because water "
-    "is patient and has nowhere else to be today"
-).split()
+_WORDS = [
+    "rivers",
+    "carry",
+    "small",
+    "stones",
+    "toward",
+    "the",
+    "sea",
+    "and",
+    "leave",
+    "the",
+    "large",
+    "ones",
+    "where",
+    "they",
+    "were",
+    "found",
+    "because",
+    "water",
+    "is",
+    "patient",
+    "and",
+    "has",
+    "nowhere",
+    "else",
+    "to",
+    "be",
+    "today",
+]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,13 @@ def render_table(variables: Sequence[Variable]) -> str:
 
 
 def _shown(default: Any) -> str:
-    return ",".join(default) if isinstance(default, list) else str(default).lower() if isinstance(default, bool) else str(default)
+    return (
+        ",".join(default)
+        if isinstance(default, list)
+        else str(default).lower()
+        if isinstance(default, bool)
+        else str(default)
+    )
 
 
 class Command(BaseCommand):

@@ -4,7 +4,9 @@ from agentx.settings.env import database_config, read
 
 _url = read("DATABASE_URL") or "postgresql://agentx@127.0.0.1:5432/agentx"
 DATABASES = {"default": database_config(_url)}
-DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # without it a restarted server costs one error per pooled connection
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = (
+    True  # without it a restarted server costs one error per pooled connection
+)
 DATABASES["default"]["OPTIONS"] |= {
     # The pool bounds connections, since every HTTP request and every turn may bring a thread of its own.
     # timeout: a caller that cannot get a connection in 3 s gets a 503 instead of a hang.

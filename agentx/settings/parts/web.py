@@ -20,6 +20,7 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 LOGIN_URL = "/sign-in"
+CSRF_FAILURE_VIEW = "agentx.http.csrf_failure"
 SIGN_IN_LINK_HOURS = read("SIGN_IN_LINK_HOURS")
 
 SESSION_COOKIE_SAMESITE = "Lax"
@@ -73,6 +74,6 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,  # what is sent and what is answered are different classes already
     "POSTPROCESSING_HOOKS": ["conversations.api.schema.add_event_components"],
 }

@@ -24,10 +24,12 @@ def _hold_in_another_process(folder: Path) -> subprocess.Popen[str]:
         [
             sys.executable,
             "-c",
-            "import sys, time\nfrom pathlib import Path\nfrom agentx.embedded.data_folder import DataFolder\n"
-            "folder = DataFolder(Path(sys.argv[1]))\nfolder.open(url='http://127.0.0.1:8123')\n"
-            "folder.announce_ready({'url': 'http://127.0.0.1:8123'})\n"
-            "print('held', flush=True)\ntime.sleep(600)",
+            (
+                "import sys, time\nfrom pathlib import Path\nfrom agentx.embedded.data_folder import DataFolder\n"
+                "folder = DataFolder(Path(sys.argv[1]))\nfolder.open(url='http://127.0.0.1:8123')\n"
+                "folder.announce_ready({'url': 'http://127.0.0.1:8123'})\n"
+                "print('held', flush=True)\ntime.sleep(600)"
+            ),
             str(folder),
         ],
         stdout=subprocess.PIPE,

@@ -79,12 +79,14 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import os, sys, time\nfrom pathlib import Path\n"
-            "from agentx.embedded.process import Child, Program\n"
-            f"folder = Path({str(tmp_path)!r})\n"
-            f"child = Child(Program(name='sample', argv=(sys.executable, '-c', {_SLEEP!r}), env=dict(os.environ),"
-            " cwd=folder, log_file=folder / 'sample.log'))\n"
-            "child.spawn()\nprint(child.pid, flush=True)\ntime.sleep(600)",
+            (
+                "import os, sys, time\nfrom pathlib import Path\n"
+                "from agentx.embedded.process import Child, Program\n"
+                f"folder = Path({str(tmp_path)!r})\n"
+                f"child = Child(Program(name='sample', argv=(sys.executable, '-c', {_SLEEP!r}), env=dict(os.environ),"
+                " cwd=folder, log_file=folder / 'sample.log'))\n"
+                "child.spawn()\nprint(child.pid, flush=True)\ntime.sleep(600)"
+            ),
         ],
         stdout=subprocess.PIPE,
         text=True,

@@ -17,7 +17,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("username")
-        parser.add_argument("--password", help="visible to other users of this machine while the command runs")
+        parser.add_argument(
+            "--password", help="visible to other users of this machine while the command runs"
+        )
         parser.add_argument("--staff", action="store_true", help="may use the admin, as a superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,0 +1,18 @@
+"""The synchronous Redis client of a process, for counters and pings inside a request."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import redis
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+
+@cache
+def redis_client() -> redis.Redis:
+    """It fails fast and does not retry: no request may hang because a counter is away. Raises ``RedisError``."""
+    return redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
+    )

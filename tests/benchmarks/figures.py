@@ -1,0 +1,68 @@
+"""What a benchmark gives back, and how it is printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure. ``floor`` is the worst value that is good enough; ``most`` tells on which side it lies.
+
+    ``baseline``: the same measured in the same run without the product, or None where there is no such thing.
+    """
+
+    figure: str
+    value: float
+    unit: str
+    floor: float | None = None
+    most: bool = True
+    baseline: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        if self.floor is None:
+            return True
+        return self.value <= self.floor if self.most else self.value >= self.floor
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of ``var/bench/<name>.json``."""
+        row = asdict(self)
+        del row["most"]
+        return row | {"value": round(self.value, 3), "ok": self.ok}
+
+
+def render(figures: Sequence[Figure]) -> str:
+    """A table for the terminal."""
+    rows = [("figure", "value", "floor", "baseline", "")]
+    for item in figures:
+        floor = "" if item.floor is None else f"{'≤' if item.most else '≥'} {item.floor:g}"
+        baseline = "" if item.baseline is None else f"{item.baseline:,.1f}"
+        rows.append((item.figure, f"{item.value:,.1f} {item.unit}", floor, baseline, "ok" if item.ok else "MISSED"))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which ``share`` of the values lie; 0.5 is the median."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def idle_share(seconds: float = 1.0) -> float:
+    """The share of CPU time that was idle over the next ``seconds``: figures from a busy machine mean little."""
+
+    def read() -> tuple[int, int]:
+        numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+        return numbers[3] + numbers[4], sum(numbers)
+
+    idle, total = read()
+    time.sleep(seconds)
+    idle_after, total_after = read()
+    return (idle_after - idle) / max(1, total_after - total)
