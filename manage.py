@@ -10,7 +10,9 @@ def main() -> None:
     try:
         from django.core.management import execute_from_command_line
     except ImportError:
-        sys.exit("Django is not installed in this Python: run `make run`, or use .venv/bin/python manage.py …")
+        sys.exit(
+            "Django is not installed in this Python: run `make run`, or use .venv/bin/python manage.py …"
+        )
     execute_from_command_line(sys.argv)
 
 

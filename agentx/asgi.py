@@ -1,6 +1,7 @@
 """The web process: HTTP by Django, WebSockets by Channels. It never executes a turn."""
 
 import os
+from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
@@ -15,8 +16,8 @@ from conversations.consumers import ChatConsumer, UnknownPath  # noqa: E402
 
 _sockets = URLRouter(
     [
-        path("ws/conversations/<uuid:conversation_id>/", ChatConsumer.as_asgi()),
-        re_path(r"", UnknownPath.as_asgi()),
+        path("ws/conversations/<uuid:conversation_id>/", cast(Any, ChatConsumer.as_asgi())),
+        re_path(r"", cast(Any, UnknownPath.as_asgi())),
     ]
 )
 

@@ -125,7 +125,9 @@ class OrjsonRenderer(BaseRenderer):
     format = "json"
     charset = None  # JSON is UTF-8 by definition, and its media type takes no charset
 
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
+    ) -> bytes:
         return b"" if data is None else orjson.dumps(data, default=_plain)
 
 
@@ -192,4 +194,3 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """``CSRF_FAILURE_VIEW``."""
     return error_response(request, Forbidden("The form has expired; reload the page and try again"))
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -11,8 +12,8 @@ from redis.retry import Retry
 
 
 @cache
-def redis_client() -> redis.Redis:
-    """It fails fast and does not retry: no request may hang because a counter is away. Raises ``RedisError``."""
+def redis_client() -> Any:
+    """Untyped, since redis-py types each answer as every shape that any client could get. It fails fast and does not retry: no request may hang because a counter is away. Raises ``RedisError``."""
     return redis.Redis.from_url(
         settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
     )

@@ -25,7 +25,9 @@ class OneRenderer(BaseContentNegotiation):
         given = (request.content_type or "").split(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == given), None)
 
-    def select_renderer(self, request: Request, renderers: list[Any], format_suffix: str | None = None) -> Any:
+    def select_renderer(
+        self, request: Request, renderers: list[Any], format_suffix: str | None = None
+    ) -> Any:
         return renderers[0], renderers[0].media_type
 
 

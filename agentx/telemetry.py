@@ -67,6 +67,7 @@ def log_config(*, level: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
+            "httpx2": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},  # one line a model call at INFO, with its URL
             "django.request": {"level": "ERROR"},  # 4xx answers are the client's business
             "uvicorn.access": {"level": "WARNING"},

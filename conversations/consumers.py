@@ -54,10 +54,11 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self._background: set[asyncio.Task[None]] = set()
         self._allowance, self._refilled = COMMANDS_BURST, time.monotonic()
         self._send_lock = asyncio.Lock()
-        self.conversation_id: UUID = self.scope["url_route"]["kwargs"]["conversation_id"]
+        self._scope: dict[str, Any] = dict(self.scope)
+        self.conversation_id: UUID = self._scope["url_route"]["kwargs"]["conversation_id"]
         await self.accept()
         # Closing before accepting would show the browser a bare 403 without a code.
-        user_id = await in_db_thread(user_id_from_scope, self.scope)
+        user_id = await in_db_thread(user_id_from_scope, self._scope)
         if user_id is None:
             await self.close(code=NOT_SIGNED_IN)
             return
@@ -188,7 +189,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         while True:
             await asyncio.sleep(SESSION_CHECK_SECONDS)
             with contextlib.suppress(django.db.Error):
-                if await in_db_thread(user_id_from_scope, self.scope) != self.user_id:
+                if await in_db_thread(user_id_from_scope, self._scope) != self.user_id:
                     await self.close(code=NOT_SIGNED_IN)
                     return
 

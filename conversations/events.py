@@ -7,7 +7,7 @@ validates what both transports really send against them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, cast, get_args
 from uuid import UUID
 
 import orjson
@@ -15,13 +15,12 @@ from pydantic import Field, TypeAdapter
 
 from conversations.wire import (
     ClientKey,
-    ErrorBody,
     MessageBody,
+    MessageContent,
     PartialBody,
     RunBody,
     RunStatus,
     TimingsBody,
-    TurnIn,
     UsageBody,
     Wire,
 )
@@ -144,8 +143,9 @@ def encode_event(*, run_id: str, seq: int, data: EventData) -> bytes:
 
 def decode_event(payload: bytes | str) -> tuple[int, EventData]:
     """The inverse of :func:`encode_event`. Raises ``ValueError`` on unknown types, missing or unknown fields."""
-    body = orjson.loads(payload)
-    if not isinstance(body, dict) or set(body) != {"seq", "type", "run_id", "data"}:
+    parsed: object = orjson.loads(payload)
+    body = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+    if set(body) != {"seq", "type", "run_id", "data"}:
         raise ValueError("an event has exactly seq, type, run_id and data")
     kind = EVENT_TYPES.get(body["type"])
     if kind is None:
@@ -231,9 +231,13 @@ SERVER_FRAMES: tuple[type[Wire], ...] = get_args(ServerFrame)
 # ---- commands from the browser --------------------------------------------------------------------------------------
 
 
-class SendCommand(TurnIn):
+class SendCommand(Wire):
+    """As ``TurnIn``, but the key is required: a socket that breaks must be able to send again."""
+
     type: Literal["send"]
+    content: MessageContent
     client_key: ClientKey
+    expected_head: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None
 
 
 class StopCommand(Wire):

@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid4
 
 import django.db
@@ -162,7 +163,7 @@ class Runner:
 
     async def _notices(self) -> None:
         """Hear at once what the polls would find within a second."""
-        client = redis_connect(settings.REDIS_URL)
+        client: Any = redis_connect(settings.REDIS_URL)
         cursor = "$"
         while True:
             try:

@@ -12,10 +12,11 @@ fail() {
 }
 
 command -v node >/dev/null 2>&1 ||
-    fail "Node 20 or newer is needed to build the front end and was not found; install it from your system or nodejs.org"
+    fail "Node 20.19 or newer is needed to build the front end and was not found; get it from your system or nodejs.org"
 command -v npm >/dev/null 2>&1 || fail "npm is needed to build the front end and was not found; it usually comes with Node"
-node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' ||
-    fail "Node 20 or newer is needed to build the front end; this is $(node --version)"
+node -e 'const [major, minor] = process.versions.node.split(".").map(Number);
+    process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)' ||
+    fail "Node 20.19 or newer is needed to build the front end; this is $(node --version)"
 
 wanted=$(cat frontend/package.json frontend/package-lock.json | cksum)" $(node --version)"
 if [ "$(cat "$deps_stamp" 2>/dev/null)" != "$wanted" ]; then

@@ -35,7 +35,9 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 class SessionView(ApiView):
     permission_classes: ClassVar = [AllowAny]
 
-    @extend_schema(operation_id="session_read", tags=["auth"], responses={200: SessionBody, **problems(400, 401)})
+    @extend_schema(
+        operation_id="session_read", tags=["auth"], responses={200: SessionBody, **problems(400, 401)}
+    )
     def get(self, request: Request) -> Response:
         """Who is signed in. Also sets the CSRF cookie that later requests need."""
         get_token(request._request)
@@ -56,7 +58,9 @@ class SignInView(ApiView):
     )
     def post(self, request: Request) -> Response:
         """Start a session. After five failures within a minute the answer is 429 with ``Retry-After``."""
-        SessionAuthentication().enforce_csrf(request)  # else a foreign page could sign people in as somebody else
+        SessionAuthentication().enforce_csrf(
+            request
+        )  # else a foreign page could sign people in as somebody else
         body = parse_body(SignInIn, request)
         user = services.sign_in_check(
             request=request._request,
@@ -72,7 +76,9 @@ class SignInView(ApiView):
 class SignOutView(ApiView):
     permission_classes: ClassVar = [AllowAny]
 
-    @extend_schema(operation_id="sign_out", tags=["auth"], request=None, responses={204: None, **problems(400, 401, 403)})
+    @extend_schema(
+        operation_id="sign_out", tags=["auth"], request=None, responses={204: None, **problems(400, 401, 403)}
+    )
     def post(self, request: Request) -> Response:
         """End the session. Without one there is nothing to end, and the answer is the same."""
         logout(request._request)
@@ -80,7 +86,9 @@ class SignOutView(ApiView):
 
 
 class TokensView(ApiView):
-    @extend_schema(operation_id="tokens_list", tags=["auth"], responses={200: TokenListBody, **problems(400, 401, 503)})
+    @extend_schema(
+        operation_id="tokens_list", tags=["auth"], responses={200: TokenListBody, **problems(400, 401, 503)}
+    )
     def get(self, request: Request) -> Response:
         """Your tokens, newest first, without their secrets."""
         rows = selectors.tokens_of(user_id=request.user.pk)[: services.MOST_TOKENS]

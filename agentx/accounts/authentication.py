@@ -32,7 +32,9 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         """Raises ``NotAuthenticated`` for tokens that are wrong, expired, revoked or in the wrong place."""
         if any(_SECRET.search(value) for values in request.query_params.lists() for value in values[1]):
-            raise NotAuthenticated("Send the token in the Authorization header, not in the address; revoke this one")
+            raise NotAuthenticated(
+                "Send the token in the Authorization header, not in the address; revoke this one"
+            )
         header = request.META.get("HTTP_AUTHORIZATION", "")
         if not header:
             return None
@@ -79,7 +81,9 @@ def user_id_from_scope(scope: dict[str, Any]) -> int | None:
 
     A read-only token does not open a socket, since sockets send messages.
     """
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", [])}
+    headers = {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", [])
+    }
     if "authorization" in headers:
         try:
             token = token_from_header(headers["authorization"])
@@ -93,5 +97,7 @@ def user_id_from_scope(scope: dict[str, Any]) -> int | None:
     request.session = SessionStore(session_key)
     if SESSION_KEY not in request.session:
         return None
-    user = get_user(request)  # also compares the session's hash with the password's, so that a new password ends it
+    user = get_user(
+        request
+    )  # also compares the session's hash with the password's, so that a new password ends it
     return user.pk if user.is_authenticated and user.is_active else None

@@ -43,7 +43,9 @@ def digest_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def user_create(*, username: str, password: str | None = None, superuser: bool = False, display_name: str = "") -> User:
+def user_create(
+    *, username: str, password: str | None = None, superuser: bool = False, display_name: str = ""
+) -> User:
     """A new user; without a password only links and tokens sign them in."""
     make = User.objects.create_superuser if superuser else User.objects.create_user
     return make(username=username, password=password, display_name=display_name)
@@ -115,7 +117,9 @@ def link_create(*, user_id: int, hours: int | None = None) -> str:
     """A new link's secret, which is good once and for ``hours`` (default: ``SIGN_IN_LINK_HOURS``)."""
     secret = secrets.token_urlsafe(32)
     lifetime = timedelta(hours=settings.SIGN_IN_LINK_HOURS if hours is None else hours)
-    SignInLink.objects.create(user_id=user_id, digest=digest_secret(secret), expires_at=timezone.now() + lifetime)
+    SignInLink.objects.create(
+        user_id=user_id, digest=digest_secret(secret), expires_at=timezone.now() + lifetime
+    )
     return secret
 
 
@@ -144,7 +148,12 @@ def token_create(
     if expires_in_days is not None:
         fields["expires_at"] = timezone.now() + timedelta(days=expires_in_days)
     row = ApiToken.objects.create(
-        user_id=user_id, name=name.strip(), scope=scope, prefix=secret[:12], digest=digest_secret(secret), **fields
+        user_id=user_id,
+        name=name.strip(),
+        scope=scope,
+        prefix=secret[:12],
+        digest=digest_secret(secret),
+        **fields,
     )
     return row, secret
 

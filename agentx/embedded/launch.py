@@ -16,7 +16,8 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_READ_SEARCH = 2
@@ -49,7 +50,8 @@ def keep_read_search():
 def become(user, read_search):
     uid, gid = (int(part) for part in user.split(":"))
     if read_search:
-        _prctl(PR_SET_KEEPCAPS, 1)
+        # Keeps the capability through the change of user; also lets access(2) see it, which initdb asks for its programs.
+        _prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP)
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)

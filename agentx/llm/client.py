@@ -7,7 +7,7 @@ the environment, no redirects (a redirect could lead to an address nobody chose)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -108,10 +108,11 @@ class ReasoningChatOpenAI(ChatOpenAI):
             chunk = {**chunk, "choices": [{**choice, "delta": delta}]}
         if isinstance(usage := chunk.pop("usage", None), dict):
             extras["usage"] = usage
-        convert = cast(
-            "Callable[..., ChatGenerationChunk | None]", super()._convert_chunk_to_generation_chunk
-        )  # pyright: ignore[reportUnknownMemberType]
-        generation = convert(chunk, default_chunk_class, base_generation_info)
+        base = cast("Any", super())  # its own annotations are incomplete
+        generation = cast(
+            "ChatGenerationChunk | None",
+            base._convert_chunk_to_generation_chunk(chunk, default_chunk_class, base_generation_info),
+        )
         if generation is not None:
             generation.message.additional_kwargs.update(extras)
         return generation
@@ -122,12 +123,19 @@ class LangchainChatModel:
 
     def __init__(self, settings: ChatModelSettings) -> None:
         self._most_characters = settings.max_output_characters
-        self._http = http_client_make(settings)
+        timeout = httpx2.Timeout(
+            connect=settings.connect_timeout,
+            read=settings.read_timeout,
+            write=_WRITE_TIMEOUT,
+            pool=_POOL_TIMEOUT,
+        )
+        self._http = http_client_make(timeout=timeout, max_connections=settings.max_connections)
         self._model = ReasoningChatOpenAI(
             model=settings.model,
             base_url=settings.base_url,
             api_key=SecretStr(settings.api_key or "none"),
             max_retries=0,
+            timeout=timeout,  # without it the SDK sends each request with no timeout, whatever the client has
             stream_usage=True,
             stream_chunk_timeout=None,  # with_stall_watch is the one clock
             http_async_client=self._http,
@@ -163,18 +171,11 @@ class LangchainChatModel:
         await self._http.aclose()
 
 
-def http_client_make(settings: ChatModelSettings) -> httpx2.AsyncClient:
+def http_client_make(*, timeout: httpx2.Timeout, max_connections: int) -> httpx2.AsyncClient:
     """An HTTP client that goes where it was sent and nowhere else. To be closed by whoever asked for it."""
     return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(
-            connect=settings.connect_timeout,
-            read=settings.read_timeout,
-            write=_WRITE_TIMEOUT,
-            pool=_POOL_TIMEOUT,
-        ),
-        limits=httpx2.Limits(
-            max_connections=settings.max_connections, max_keepalive_connections=_IDLE_CONNECTIONS
-        ),
+        timeout=timeout,
+        limits=httpx2.Limits(max_connections=max_connections, max_keepalive_connections=_IDLE_CONNECTIONS),
         trust_env=False,
         follow_redirects=False,
         event_hooks={"response": [_refuse_web_page]},

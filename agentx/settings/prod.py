@@ -3,13 +3,16 @@
 from django.core.exceptions import ImproperlyConfigured
 
 from agentx.settings.base import *
-from agentx.settings.env import read
+from agentx.settings.env import data_dir, read
 
 for _name in ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "LLM_BASE_URL", "ALLOWED_HOSTS"):
     if not read(_name):
         raise ImproperlyConfigured(f"{_name} must be set in production")
 if read("AGENTX_DEBUG"):
     raise ImproperlyConfigured("AGENTX_DEBUG must be off in production")
+
+STATIC_ROOT = data_dir() / "static"
+WHITENOISE_USE_FINDERS = False
 
 SESSION_COOKIE_SECURE = True
 CSRF_COOKIE_SECURE = True

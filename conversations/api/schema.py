@@ -67,7 +67,9 @@ def add_event_components(result: dict[str, Any], **_more: Any) -> dict[str, Any]
     for kind, model in EVENT_TYPES.items():
         components[f"Event{model.__name__}"] = _envelope(kind, model)
     components["RunEvent"] = _union({kind: f"Event{model.__name__}" for kind, model in EVENT_TYPES.items()})
-    components["ServerFrame"] = _union({str(frame.model_fields["type"].default): frame.__name__ for frame in SERVER_FRAMES})
+    components["ServerFrame"] = _union(
+        {str(frame.model_fields["type"].default): frame.__name__ for frame in SERVER_FRAMES}
+    )
     commands = TypeAdapter(ClientCommand).json_schema(ref_template=REF, mode="validation")
     _add(components, commands.pop("$defs"))
     components["ClientCommand"] = commands

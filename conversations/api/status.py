@@ -65,7 +65,9 @@ class StatusView(ApiView):
     authentication_classes: ClassVar = []
     permission_classes: ClassVar = [AllowAny]
 
-    @extend_schema(operation_id="status_read", tags=["status"], responses={200: StatusBody, **problems(400, 401)})
+    @extend_schema(
+        operation_id="status_read", tags=["status"], responses={200: StatusBody, **problems(400, 401)}
+    )
     def get(self, request: Request) -> Response:
         """The state of every part. Without details while it cannot be known who is asking."""
         found = health.status_read()

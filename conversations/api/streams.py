@@ -29,7 +29,9 @@ def event_stream(*, user_id: int, run_id: UUID, after: int, epoch: str | None) -
     """The response that carries a run's events from ``after`` on. The caller has checked access."""
     release_connection()
     response = StreamingHttpResponse(
-        _drop_slow_reader(_with_comments(run_follow(user_id=user_id, run_id=run_id, after=after, epoch=epoch))),
+        _drop_slow_reader(
+            _with_comments(run_follow(user_id=user_id, run_id=run_id, after=after, epoch=epoch))
+        ),
         content_type="text/event-stream; charset=utf-8",
     )
     response["Cache-Control"] = "no-cache"

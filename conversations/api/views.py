@@ -105,7 +105,9 @@ class ConversationView(ApiView):
         )
 
     @extend_schema(
-        operation_id="conversation_delete", tags=["conversations"], responses={204: None, **READS, **problems(403)}
+        operation_id="conversation_delete",
+        tags=["conversations"],
+        responses={204: None, **READS, **problems(403)},
     )
     def delete(self, request: Request, conversation_id: UUID) -> Response:
         """Delete a conversation with everything in it. A running answer is stopped first."""
@@ -131,7 +133,9 @@ class MessagesView(ApiView):
             limit=query.limit,
         )
         return Response(
-            queries.MessageListPage(results=page.results, has_before=page.has_before, has_after=page.has_after)
+            queries.MessageListPage(
+                results=page.results, has_before=page.has_before, has_after=page.has_after
+            )
         )
 
 
@@ -229,7 +233,12 @@ class RunEventsView(ApiView):
 
 
 class RunStopView(ApiView):
-    @extend_schema(operation_id="run_stop", tags=["runs"], request=None, responses={200: RunBody, **READS, **problems(403)})
+    @extend_schema(
+        operation_id="run_stop",
+        tags=["runs"],
+        request=None,
+        responses={200: RunBody, **READS, **problems(403)},
+    )
     def post(self, request: Request, run_id: UUID) -> Response:
         """Ask a run to stop; what was said so far is kept. A run that has ended answers its final state."""
         return Response(run_cancel(user_id=request.user.pk, run_id=run_id))

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from conversations.models import Conversation, Message, Run
-from conversations.wire import ConversationBody, ErrorBody, MessageBody, RunBody, TimingsBody, UsageBody
+from conversations.wire import (
+    ConversationBody,
+    ErrorBody,
+    MessageBody,
+    MessageRole,
+    MessageStatus,
+    RunBody,
+    RunStatus,
+    TimingsBody,
+    UsageBody,
+)
 
 
 def message_body(row: Message) -> MessageBody:
@@ -12,9 +24,9 @@ def message_body(row: Message) -> MessageBody:
         id=row.pk,
         seq=row.seq,
         turn=row.turn,
-        role=row.role,
+        role=cast(MessageRole, row.role),
         content=row.content,
-        status=row.status,
+        status=cast(MessageStatus, row.status),
         run_id=row.run_id,
         metadata=row.metadata,
         created_at=row.created_at,
@@ -26,7 +38,7 @@ def run_body(row: Run) -> RunBody:
     return RunBody(
         id=row.pk,
         conversation_id=row.conversation_id,
-        status=row.status,
+        status=cast(RunStatus, row.status),
         epoch=row.epoch,
         user_message_seq=row.user_message.seq,
         model=row.model,

@@ -121,7 +121,9 @@ def _migrated() -> Found:
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if missing:
-            return {"database": Component(ok=False, detail=f"{len(missing)} migrations have not been applied")}
+            return {
+                "database": Component(ok=False, detail=f"{len(missing)} migrations have not been applied")
+            }
         _migrated_once.set()
         return {"database": Component(ok=True, detail="answers and is migrated")}
     _database()
@@ -162,7 +164,9 @@ def _model_ask(base_url: str) -> Component:
     try:
         with (
             httpx.Client(timeout=MODEL_TIMEOUT_SECONDS, trust_env=False) as client,
-            client.stream("GET", url, headers=headers) as answer,  # the body is never read: it may be of any size
+            client.stream(
+                "GET", url, headers=headers
+            ) as answer,  # the body is never read: it may be of any size
         ):
             status = answer.status_code
     except (httpx.HTTPError, httpx.InvalidURL):

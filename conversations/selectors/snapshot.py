@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -48,7 +49,12 @@ def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapsh
 def transcript_message(row: Message) -> TranscriptMessage:
     """A stored message as the engine sees it."""
     return TranscriptMessage(
-        id=row.pk, seq=row.seq, turn=row.turn, role=row.role, content=row.content, tokens=row.token_count
+        id=row.pk,
+        seq=row.seq,
+        turn=row.turn,
+        role=cast(Any, row.role),
+        content=row.content,
+        tokens=row.token_count,
     )
 
 

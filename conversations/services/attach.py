@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID, uuid4
 
 import django.db
@@ -89,7 +90,8 @@ class LogHub:
     """The one reader of run logs in this process and event loop."""
 
     def __init__(self) -> None:
-        self._redis = redis_connect(settings.REDIS_URL)
+        # redis-py types an answer as every shape it could have with any setting.
+        self._redis: Any = redis_connect(settings.REDIS_URL)
         self._listeners: dict[str, set[Listener]] = {}
         self._cursors: dict[str, int] = {}
         self._notice_queues: dict[str, set[asyncio.Queue[dict[str, str]]]] = {}

@@ -11,12 +11,13 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agentx.redis_client import redis_client
 from conversations.contracts import CallUsage, Outcome, RunClaim, Settled
 from conversations.events import encode_event
 from conversations.models import Message, ModelCall, Run
 from conversations.selectors.bodies import message_body, run_body
 from conversations.services.locks import conversation_lock, run_lock_owned
-from conversations.services.notices import notice_on_commit, redis_client
+from conversations.services.notices import notice_on_commit
 from conversations.services.terminal import terminal_count, terminal_events
 from conversations.services.transcript import conversation_counters_save, message_append
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
@@ -144,7 +145,7 @@ def log_finish(*, settled: Settled, token: UUID, last_seq: int) -> None:
             str(last_seq + 1),
             "1",
             str(settings.EVENT_LOG_TTL_SECONDS),
-            *payloads,  # type: ignore[arg-type]
+            *payloads,
         )
 
 

@@ -21,11 +21,11 @@ from django.db.models import ExpressionWrapper, Q
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
+from agentx.redis_client import redis_client
 from conversations.contracts import Outcome, RunClaim
 from conversations.events import Delta, decode_event
 from conversations.models import Run
 from conversations.services.commit import run_settle
-from conversations.services.notices import redis_client
 from conversations.services.terminal import INTERRUPTED
 from conversations.stream import head_key, log_key
 
@@ -194,7 +194,7 @@ def _log_read(*, run_id: UUID) -> tuple[str, int]:
     text: list[str] = []
     last, whole = 0, True
     with contextlib.suppress(redis.exceptions.RedisError, OSError, ValueError):
-        for _, fields in redis_client().xrange(log_key(run_id)):  # type: ignore[union-attr]
+        for _, fields in redis_client().xrange(log_key(run_id)):
             seq, data = decode_event(fields[b"e"])
             whole = whole and seq == last + 1
             last = seq

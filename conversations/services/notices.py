@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from functools import cache
 from uuid import UUID
 
 import redis
-from django.conf import settings
 from django.db import transaction
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
+from agentx.redis_client import redis_client
 from conversations.stream import NOTICES, NOTICES_KEPT
-
-
-@cache
-def redis_client() -> redis.Redis:
-    """The synchronous client of this process. It fails fast: nothing that is sent here may hold up a request."""
-    return redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=0.5, retry=Retry(NoBackoff(), 0)
-    )
 
 
 def notice_on_commit(*, kind: str, conversation_id: UUID, run_id: UUID) -> None:
@@ -29,6 +18,6 @@ def notice_on_commit(*, kind: str, conversation_id: UUID, run_id: UUID) -> None:
     def publish() -> None:
         fields: dict[str, str] = {"kind": kind, "conversation": str(conversation_id), "run": str(run_id)}
         with contextlib.suppress(redis.exceptions.RedisError, OSError):
-            redis_client().xadd(NOTICES, fields, maxlen=NOTICES_KEPT, approximate=True)  # type: ignore[arg-type]
+            redis_client().xadd(NOTICES, fields, maxlen=NOTICES_KEPT, approximate=True)
 
     transaction.on_commit(publish)

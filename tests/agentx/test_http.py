@@ -81,7 +81,9 @@ def test_b47_a_3_mb_body_is_413(client):
     assert _problem(response)["code"] == "too_large"
 
 
-@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", ""])
+@pytest.mark.parametrize(
+    "media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", ""]
+)
 def test_b50_another_media_type_is_415(client, media_type):
     response = client.post("/api/conversations", b"title=x", content_type=media_type)
 
@@ -124,7 +126,9 @@ def test_b60_a_forged_host_is_a_400_as_a_problem(client):
     assert _problem(response)["code"] == "invalid_request"
 
 
-@pytest.mark.parametrize("path", ["/api/nothing", "/api/", "/api/conversations/not-an-id", "/api/conversations/"])
+@pytest.mark.parametrize(
+    "path", ["/api/nothing", "/api/", "/api/conversations/not-an-id", "/api/conversations/"]
+)
 def test_an_unknown_api_address_is_a_404_problem(client, path):
     response = client.get(path)
 

@@ -42,7 +42,9 @@ def render(figures: Sequence[Figure]) -> str:
     for item in figures:
         floor = "" if item.floor is None else f"{'≤' if item.most else '≥'} {item.floor:g}"
         baseline = "" if item.baseline is None else f"{item.baseline:,.1f}"
-        rows.append((item.figure, f"{item.value:,.1f} {item.unit}", floor, baseline, "ok" if item.ok else "MISSED"))
+        rows.append(
+            (item.figure, f"{item.value:,.1f} {item.unit}", floor, baseline, "ok" if item.ok else "MISSED")
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

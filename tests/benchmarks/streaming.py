@@ -45,7 +45,9 @@ def _first_token(stack: Stack, client: Client) -> list[Figure]:
     direct = [asyncio.run(_direct(stack, tokens=3))[0] for _ in range(5)]
     added = (statistics.median(through) - statistics.median(direct)) * 1000
     return [
-        Figure("added time to first token, 1 stream", added, "ms", 30, baseline=statistics.median(direct) * 1000)
+        Figure(
+            "added time to first token, 1 stream", added, "ms", 30, baseline=statistics.median(direct) * 1000
+        )
     ]
 
 
@@ -61,8 +63,19 @@ def _many_streams(stack: Stack, client: Client) -> list[Figure]:
     tokens = STREAMS * TOKENS * 3
     name = f"{STREAMS} × {RATE} tokens/s"
     return [
-        Figure(f"model byte to client byte, {name}, p50", percentile(late, 0.5) * 1000, "ms", baseline=percentile(relay, 0.5) * 1000),
-        Figure(f"model byte to client byte, {name}, p99", percentile(late, 0.99) * 1000, "ms", 150, baseline=percentile(relay, 0.99) * 1000),
+        Figure(
+            f"model byte to client byte, {name}, p50",
+            percentile(late, 0.5) * 1000,
+            "ms",
+            baseline=percentile(relay, 0.5) * 1000,
+        ),
+        Figure(
+            f"model byte to client byte, {name}, p99",
+            percentile(late, 0.99) * 1000,
+            "ms",
+            150,
+            baseline=percentile(relay, 0.99) * 1000,
+        ),
         Figure(f"tokens lost, {name}", tokens - len(late), "tokens", 0, baseline=tokens - len(relay)),
         Figure(f"CPU of web and runner a token, {name}", spent / tokens * 1e6, "µs"),
     ]
@@ -94,7 +107,7 @@ def _long_conversation(stack: Stack, client: Client) -> list[Figure]:
     size = f"{LONG_CONVERSATION:,} messages"
     return [
         Figure(f"first page of a conversation of {size}", statistics.median(pages), "ms", 150),
-        Figure(f"accepting a message in it", statistics.median(accepts), "ms", 200),
+        Figure("accepting a message in it", statistics.median(accepts), "ms", 200),
     ]
 
 
@@ -122,7 +135,9 @@ async def _gather(count: int, make) -> list[float]:
     return [late for _, lates in results for late in lates]
 
 
-async def _one_stream(stack: Stack, client: Client, *, tokens: int = 3, rate: int = 0) -> tuple[float, list[float]]:
+async def _one_stream(
+    stack: Stack, client: Client, *, tokens: int = 3, rate: int = 0
+) -> tuple[float, list[float]]:
     """A turn through the product: seconds to the first text, and how late each token was."""
     async with httpx.AsyncClient(base_url=stack.url, headers=client.headers, timeout=60) as http:
         made = await http.post("/api/conversations", json={})

@@ -9,11 +9,11 @@ import orjson
 import pytest
 
 from agentx.errors import NotFound, TooMany
+from agentx.redis_client import redis_client
 from agentx.threads import in_db_thread
 from conversations.models import Message, Run
 from conversations.services import attach
 from conversations.services.attach import Listener, run_follow
-from conversations.services.notices import redis_client
 from conversations.stream import head_key, log_key
 from tests.scripted_model import scripts
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversations.services.notices import redis_client
+from agentx.redis_client import redis_client
 from conversations.stream import APPEND_SCRIPT, FENCED, GAP, head_key, log_key
 
 MINE, OTHER = "mine", "other"

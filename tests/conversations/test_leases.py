@@ -10,6 +10,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from agentx.errors import LeaseLost, RunActive
+from agentx.redis_client import redis_client
 from conversations.contracts import Outcome
 from conversations.events import Delta, RunStarted, decode_event, encode_event
 from conversations.models import Message, Run
@@ -23,7 +24,6 @@ from conversations.services.leases import (
     runs_claim,
     runs_reap,
 )
-from conversations.services.notices import redis_client
 from conversations.services.submit import turn_submit
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
 

@@ -280,7 +280,7 @@ async def test_ctx_18_a_question_that_cannot_fit_fails_with_figures_and_stays(
 
     events = await turns.say("word " * 250)
 
-    run, messages = await _stored()
+    _run, messages = await _stored()
     error = _of(events, "error")
     assert error["code"] == "does_not_fit"
     assert "275" in error["message"]

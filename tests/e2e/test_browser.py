@@ -25,6 +25,8 @@ def test_a_person_can_use_the_application(tmp_path):
             "AGENTX_E2E_MODEL": stack.model.root_url,
         }
 
-        done = subprocess.run(["npm", "run", "e2e"], cwd=ROOT / "frontend", env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            ["npm", "run", "e2e"], cwd=ROOT / "frontend", env=env, capture_output=True, text=True
+        )
 
     assert done.returncode == 0, f"{done.stdout[-12000:]}\n{done.stderr[-4000:]}"

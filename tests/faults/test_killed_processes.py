@@ -50,7 +50,11 @@ def test_p7_the_runner_is_killed_and_what_was_shown_is_kept(stack: Stack, client
 
     question, answer = client.messages(conversation)
     assert question["content"] == LONG
-    assert (run["status"], answer["status"], answer["metadata"]["interrupted"]) == ("interrupted", "interrupted", True)
+    assert (run["status"], answer["status"], answer["metadata"]["interrupted"]) == (
+        "interrupted",
+        "interrupted",
+        True,
+    )
     assert answer["content"].startswith(shown[: len(shown) // 2])
     assert scripts.word_text(150).startswith(answer["content"])
     events = client.events(run_id)
@@ -112,3 +116,59 @@ def test_p11_valkey_is_killed_and_the_answer_is_stored_and_streaming_comes_back(
     assert client.run(run_id)["status"] == "completed"
     assert client.messages(conversation)[1]["content"] == scripts.word_text(150)
     assert answer_text(client.events(client.accepted(conversation, "hello"))) == scripts.word_text(20)
+
+
+def test_p12_database_sessions_are_killed_again_and_again_and_the_answer_is_whole(
+    stack: Stack, client: Client
+):
+    conversation = client.conversation()
+    run_id = client.accepted(conversation, LONG)
+
+    got = []
+    for event in client.events_live(run_id):
+        got.append(event)
+        if event["type"] == "delta" and len(got) % 15 == 0:
+            stack.sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    assert answer_text(got) == scripts.word_text(150)
+    assert client.run(run_id)["status"] == "completed"
+    assert client.messages(conversation)[1]["content"] == scripts.word_text(150)
+
+
+def test_the_status_page_says_what_is_down_and_that_it_is_back(stack: Stack, client: Client):
+    def component(name: str) -> bool:
+        return client.http.get("/api/status").json()["components"][name]["ok"]
+
+    assert (component("redis"), component("worker"), component("runner")) == (True, False, True)
+
+    stack.start("worker")
+    wait_for(lambda: component("worker"), what="the worker to be seen")
+    stack.valkey_kill()
+    assert not component("redis")
+    stack.valkey.start()
+    wait_for(lambda: component("redis"), what="Redis to be back")
+
+    # The worker and its beat found their broker again without a restart: the next report is newer than the outage.
+    seen = stack.sql("SELECT seen_at FROM conversations_processpresence WHERE role = 'worker'")
+    wait_for(
+        lambda: stack.sql("SELECT seen_at FROM conversations_processpresence WHERE role = 'worker'") > seen,
+        seconds=60,
+        what="the worker to report again",
+    )
+
+
+def test_a_send_while_redis_is_down_is_accepted_and_answered(stack: Stack, client: Client):
+    conversation = client.conversation()
+    stack.valkey_kill()
+
+    run_id = client.accepted(conversation, "[[scripted-n5]]")
+    run = client.ended(run_id)
+
+    assert run["status"] == "completed"
+    assert client.messages(conversation)[1]["content"] == scripts.word_text(5)
+    events = client.events(run_id)
+    assert answer_text(events) == scripts.word_text(5)
+    assert events[-1]["type"] == "close"

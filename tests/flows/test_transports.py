@@ -59,8 +59,22 @@ def _normalised(events: list[dict]) -> list[dict]:
 
 
 def _blank(value: dict) -> dict:
-    changing = {"run_id", "conversation_id", "id", "epoch", "created_at", "queued_ms", "first_token_ms", "total_ms"}
-    changing |= {"tokenizer", "used", "asked", "granted"}  # the counts depend on the tokenizer that can be had
+    changing = {
+        "run_id",
+        "conversation_id",
+        "id",
+        "epoch",
+        "created_at",
+        "queued_ms",
+        "first_token_ms",
+        "total_ms",
+    }
+    changing |= {
+        "tokenizer",
+        "used",
+        "asked",
+        "granted",
+    }  # the counts depend on the tokenizer that can be had
     return {key: "…" if key in changing and item is not None else item for key, item in value.items()}
 
 
@@ -75,7 +89,9 @@ def test_golden_both_transports_send_exactly_the_recorded_events(stack: Stack, c
     ws = asyncio.run(over_socket())
 
     if os.environ.get("AGENTX_UPDATE_GOLDEN"):
-        GOLDEN.write_text(json.dumps(_normalised([e for e in sse if "seq" in e]), indent=1, ensure_ascii=False) + "\n")
+        GOLDEN.write_text(
+            json.dumps(_normalised([e for e in sse if "seq" in e]), indent=1, ensure_ascii=False) + "\n"
+        )
     golden = json.loads(GOLDEN.read_text())
     assert _normalised([e for e in sse if "seq" in e]) == golden
     assert _normalised([e for e in ws if "seq" in e]) == golden
@@ -99,7 +115,18 @@ def test_run_02_every_event_and_frame_validates_against_the_published_schema(sta
     frames = asyncio.run(collect())
 
     kinds = {frame["type"] for frame in frames}
-    assert kinds >= {"pong", "accepted", "attached", "refused", "run_started", "delta", "thinking", "done", "error", "close"}
+    assert kinds >= {
+        "pong",
+        "accepted",
+        "attached",
+        "refused",
+        "run_started",
+        "delta",
+        "thinking",
+        "done",
+        "error",
+        "close",
+    }
     for frame in frames:
         union = "RunEvent" if "seq" in frame else "ServerFrame"
         jsonschema.validate(frame, {"$ref": f"#/components/schemas/{union}", **components})
@@ -187,7 +214,10 @@ def test_p13_stop_over_the_socket_is_acknowledged_and_keeps_the_text(stack: Stac
         ('{"type": "send", "client_key": "k", "content": "x", "extra": 1}', "invalid_command"),
         ('{"type": "send", "content": "x"}', "invalid_command"),
         ('{"type": "attach", "run_id": "abc"}', "invalid_command"),
-        ('{"type": "attach", "run_id": "00000000-0000-4000-8000-000000000000", "after": -1}', "invalid_command"),
+        (
+            '{"type": "attach", "run_id": "00000000-0000-4000-8000-000000000000", "after": -1}',
+            "invalid_command",
+        ),
         ('{"type": "stop", "run_id": "00000000-0000-4000-8000-000000000000"}', "not_found"),
         ('{"type": "send", "client_key": "k", "content": "x", "expected_head": 7}', "head_moved"),
     ],
@@ -242,7 +272,9 @@ def test_b67_an_unknown_path_is_closed_with_4404(stack: Stack, client: Client):
 def test_b64_b65_a_foreign_or_missing_origin_is_refused(stack: Stack, client: Client, origin):
     url = f"{stack.url.replace('http', 'ws')}/ws/conversations/{client.conversation()}/"
 
-    assert _close_code(websockets.connect(url, additional_headers=client.headers, origin=origin)) == "http 403"
+    assert (
+        _close_code(websockets.connect(url, additional_headers=client.headers, origin=origin)) == "http 403"
+    )
 
 
 def test_b72_a_flood_of_frames_closes_the_socket(stack: Stack, client: Client):
@@ -257,3 +289,34 @@ def test_b72_a_flood_of_frames_closes_the_socket(stack: Stack, client: Client):
                 return closed.rcvd.code if closed.rcvd else 0
 
     assert asyncio.run(flood()) == 4429
+
+
+def test_b68_an_oversized_frame_closes_the_socket_with_1009(stack: Stack, client: Client):
+    async def send() -> int:
+        async with _socket(stack, client.conversation(), client) as socket:
+            try:
+                await socket.send("x" * 2_000_000)
+                await asyncio.wait_for(socket.recv(), 10)
+            except websockets.ConnectionClosed as closed:
+                return closed.rcvd.code if closed.rcvd else 0
+        return 0
+
+    assert asyncio.run(send()) == 1009
+
+
+def test_a_turn_from_the_terminal_streams_and_prints_the_conversation(stack: Stack, client: Client):
+    printed = stack.manage("chat", "[[scripted-n5]]", "--username", client.username)
+
+    assert printed == scripts.word_text(5) + "\n"
+
+
+def test_a_turn_from_the_terminal_as_json_is_the_event_stream(stack: Stack, client: Client):
+    conversation = client.conversation()
+
+    printed = stack.manage(
+        "chat", "[[scripted-n5]]", "--username", client.username, "--conversation", conversation, "--json"
+    )
+
+    events = [json.loads(line) for line in printed.splitlines()]
+    assert [event["type"] for event in events][-1] == "close"
+    assert answer_text(events) == client.messages(conversation)[1]["content"]

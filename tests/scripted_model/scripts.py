@@ -30,35 +30,11 @@ from typing import Any
 
 Step = tuple[str, Any]
 
-_WORDS = [
-    "rivers",
-    "carry",
-    "small",
-    "stones",
-    "toward",
-    "the",
-    "sea",
-    "and",
-    "leave",
-    "the",
-    "large",
-    "ones",
-    "where",
-    "they",
-    "were",
-    "found",
-    "because",
-    "water",
-    "is",
-    "patient",
-    "and",
-    "has",
-    "nowhere",
-    "else",
-    "to",
-    "be",
-    "today",
-]
+_SENTENCE = (
+    "rivers carry small stones toward the sea and leave the large ones where they were found because water "
+    "is patient and has nowhere else to be today"
+)
+_WORDS = _SENTENCE.split()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Installed apps, middleware, templates, URLs."""
 
-from agentx.settings.env import ROOT
-
 INSTALLED_APPS = [
     "agentx.apps.AgentXConfig",
     "agentx.accounts.apps.AccountsConfig",
@@ -55,4 +53,4 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = ROOT / "var" / "static"
+STATIC_ROOT = None  # WhiteNoise serves files where they lie; production collects them

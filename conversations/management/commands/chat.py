@@ -45,7 +45,8 @@ class Command(BaseCommand):
             raise CommandError(error.message) from None
         failed = asyncio.run(self._show(user.pk, accepted, as_json=options["json"]))
         if not options["json"]:
-            self.stderr.write(f"\nconversation {accepted.run.conversation_id}")
+            self.stdout.write("")
+            self.stderr.write(f"conversation {accepted.run.conversation_id}")
         if failed:
             raise CommandError(failed)
 

@@ -50,7 +50,10 @@ def test_sign_in_needs_the_csrf_token(user):
     assert _sign_in(client, user.username).status_code == 403
 
     client.get("/api/auth/session")
-    assert _sign_in(client, user.username, **{"X-CSRFToken": client.cookies["csrftoken"].value}).status_code == 200
+    assert (
+        _sign_in(client, user.username, **{"X-CSRFToken": client.cookies["csrftoken"].value}).status_code
+        == 200
+    )
 
 
 def test_b58_the_sixth_failure_is_429_with_retry_after(user):
@@ -115,7 +118,12 @@ def test_a_token_is_shown_with_its_secret_once(user):
     listed = json.loads(client.get("/api/tokens").content)
     assert made.status_code == 201
     secret = body.pop("secret")
-    assert (body["name"], body["scope"], body["prefix"], body["last_used_at"]) == ("script", "read", secret[:12], None)
+    assert (body["name"], body["scope"], body["prefix"], body["last_used_at"]) == (
+        "script",
+        "read",
+        secret[:12],
+        None,
+    )
     assert listed == {"results": [body]}
 
 
@@ -132,7 +140,16 @@ def test_a_revoked_token_is_gone_from_the_list_and_does_not_work(user):
     assert client.delete(f"/api/tokens/{made['id']}").status_code == 404
 
 
-@pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": "x", "scope": "admin"}, {"name": "x" * 121}, {"name": "x", "expires_in_days": 0}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": ""},
+        {"name": "x", "scope": "admin"},
+        {"name": "x" * 121},
+        {"name": "x", "expires_in_days": 0},
+    ],
+)
 def test_a_bad_token_request_is_a_400(user, body):
     client = Client()
     client.force_login(user)

@@ -73,7 +73,9 @@ def test_a_token_of_a_user_who_was_switched_off_is_401(user):
     assert _bearer(secret).get("/api/conversations").status_code == 401
 
 
-@pytest.mark.parametrize("header", ["Bearer", "Bearer agx_short", "Token x", "Basic dTpw", "Bearer agx_" + "é" * 43, " "])
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer agx_short", "Token x", "Basic dTpw", "Bearer agx_" + "é" * 43, " "]
+)
 def test_a_strange_authorization_header_is_401(header):
     assert Client(headers={"Authorization": header}).get("/api/conversations").status_code == 401
 
@@ -95,7 +97,10 @@ def test_b55_with_the_token_from_the_session_endpoint_it_works(user):
     client.get("/api/auth/session")
 
     made = client.post(
-        "/api/conversations", {}, content_type=JSON, headers={"X-CSRFToken": client.cookies["csrftoken"].value}
+        "/api/conversations",
+        {},
+        content_type=JSON,
+        headers={"X-CSRFToken": client.cookies["csrftoken"].value},
     )
 
     assert made.status_code == 201

@@ -34,7 +34,9 @@ def test_the_first_link_makes_the_owner_and_signs_them_in(monkeypatch):
 
 
 def test_a_link_for_somebody_at_another_address(user):
-    printed = json.loads(_run("sign_in_link", "--username", user.username, "--base-url", "https://chat.example/", "--json"))
+    printed = json.loads(
+        _run("sign_in_link", "--username", user.username, "--base-url", "https://chat.example/", "--json")
+    )
 
     assert printed["url"].startswith("https://chat.example/sign-in/")
     assert SignInLink.objects.get().user == user
@@ -48,7 +50,9 @@ def test_a_link_for_nobody_says_so_and_makes_nothing(user):
 
 
 def test_a_token_is_printed_and_works(user):
-    printed = json.loads(_run("create_token", "--username", user.username, "--name", "ci", "--scope", "read", "--json"))
+    printed = json.loads(
+        _run("create_token", "--username", user.username, "--name", "ci", "--scope", "read", "--json")
+    )
 
     assert (printed["name"], printed["scope"], printed["id"]) == ("ci", "read", ApiToken.objects.get().pk)
     client = Client(headers={"Authorization": f"Bearer {printed['token']}"})

@@ -1,224 +1,496 @@
-"""The model seam against a real server: what a provider can send, and the error that each fault becomes."""
+"""What every implementation of the model seam does with a well-behaved server, and with one that is not."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
-from agentx import errors
-from agentx.llm.client import MAX_OUTPUT_CHARACTERS, ChatModelSettings, LangchainChatModel, with_stall_watch
+from agentx.errors import (
+    ContextOverflow,
+    KeyRejected,
+    MalformedStream,
+    ModelError,
+    ModelStalled,
+    NotAnEndpoint,
+    ProviderFailed,
+    ProviderUnreachable,
+    RateLimited,
+    RequestRefused,
+    StreamBroken,
+)
+from agentx.llm.client import with_stall_watch
 from agentx.llm.messages import (
     AssistantMessage,
     ContentDelta,
     Finish,
+    Heartbeat,
     ReasoningDelta,
     SystemMessage,
     UsageReport,
     UserMessage,
 )
-from tests.scripted_model import ScriptedModel
+from tests.agentx.llm.conftest import KEY
+from tests.scripted_model import Script, scripts
 
-KEY = "sk-canary-0123456789"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with ScriptedModel() as running:
-        yield running
+QUESTION = (UserMessage("Well?"),)
 
 
-@pytest.fixture
-async def model(server):
-    server.reset()
-    made = LangchainChatModel(
-        ChatModelSettings(
-            base_url=server.base_url, api_key=KEY, model="scripted", connect_timeout=2, read_timeout=2
-        )
-    )
-    yield made
-    await made.aclose()
+async def collect(model, messages=QUESTION) -> list:
+    """Every item except signs of life."""
+    stream = model.stream(messages=messages, max_output_tokens=500)
+    return [item async for item in stream if not isinstance(item, Heartbeat)]
 
 
-async def _collect(model, *, stall: float = 5.0):
-    stream = model.stream(messages=(UserMessage("hello"),), max_output_tokens=64)
-    return [item async for item in with_stall_watch(stream, seconds=stall)]
+async def fail(model) -> tuple[list, ModelError]:
+    """The items before the failure, and the failure."""
+    items = []
+    with pytest.raises(ModelError) as caught:
+        async for item in model.stream(messages=QUESTION, max_output_tokens=500):
+            items.append(item)
+    return [item for item in items if not isinstance(item, Heartbeat)], caught.value
 
 
-def _text(items) -> str:
+def text_of(items) -> str:
     return "".join(item.text for item in items if isinstance(item, ContentDelta))
 
 
-def _thought(items) -> str:
+def reasoning_of(items) -> str:
     return "".join(item.text for item in items if isinstance(item, ReasoningDelta))
 
 
-async def test_a_plain_answer_ends_with_usage_and_finish(server, model):
-    server.script(text="one two three")
+async def test_an_answer_comes_token_by_token_then_usage_then_finish(model, scripted):
+    scripted.script(
+        replace(scripts.answer("It is four."), usage={"prompt_tokens": 9, "completion_tokens": 3})
+    )
 
-    items = await _collect(model)
+    items = await collect(model)
 
-    assert _text(items) == "one two three"
-    assert items[-2:] == [UsageReport(5, 2, 3, None), Finish("stop")]
-
-
-async def test_the_request_carries_roles_texts_and_the_output_limit(server, model):
-    messages = (SystemMessage("be brief"), UserMessage("a"), AssistantMessage("b"), UserMessage("c"))
-
-    async for _ in model.stream(messages=messages, max_output_tokens=77):
-        pass
-
-    body = server.requests[0]
-    assert [(m["role"], m["content"]) for m in body["messages"]] == [
-        ("system", "be brief"),
-        ("user", "a"),
-        ("assistant", "b"),
-        ("user", "c"),
+    assert items == [
+        ContentDelta("It "),
+        ContentDelta("is "),
+        ContentDelta("four."),
+        UsageReport(prompt_tokens=9, cached_tokens=None, output_tokens=3, reasoning_tokens=None),
+        Finish("stop"),
     ]
-    assert (body["max_tokens"], body["stream"], body["stream_options"]) == (77, True, {"include_usage": True})
 
 
-async def test_run_10_reasoning_comes_apart_from_the_answer(server, model):
-    server.script(reasoning="let me see ", text="it is 4")
+async def test_the_request_says_exactly_what_was_given(model, scripted):
+    messages = (
+        SystemMessage("Be brief."),
+        UserMessage("One?"),
+        AssistantMessage("Yes."),
+        UserMessage("Two?"),
+    )
 
-    items = await _collect(model)
+    await collect(model, messages)
 
-    assert (_thought(items), _text(items)) == ("let me see ", "it is 4")
-
-
-async def test_run_10_inline_think_blocks_come_apart_too(server, model):
-    server.script(text="<think>let me see</think> it is 4")
-
-    items = await _collect(model)
-
-    assert (_thought(items), _text(items)) == ("let me see", "it is 4")
-
-
-async def test_a_missing_usage_report_is_not_invented(server, model):
-    server.script(text="hi", usage=False)
-
-    items = await _collect(model)
-
-    assert not any(isinstance(item, UsageReport) for item in items)
+    assert scripted.requests == [
+        {
+            "model": "scripted",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "One?"},
+                {"role": "assistant", "content": "Yes."},
+                {"role": "user", "content": "Two?"},
+            ],
+            "max_tokens": 500,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ]
+    assert scripted.request_headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
-async def test_p21_length_is_reported_as_the_finish_reason(server, model):
-    server.script(text="cut off", finish="length")
+async def test_usage_that_the_provider_does_not_report_is_not_made_up(model, scripted):
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    scripted.script(scripts.then("Yes", ("chunk", end), ("raw", "data: [DONE]\n\n")))
 
-    assert (await _collect(model))[-1] == Finish("length")
+    assert await collect(model) == [ContentDelta("Yes"), Finish("stop")]
+
+
+async def test_usage_in_every_chunk_is_a_running_total_not_a_sum(model, scripted):
+    usage = {"prompt_tokens": 7, "completion_tokens": 1}
+    running = ("chunk", {"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage})
+    final = {"prompt_tokens": 7, "completion_tokens": 2}
+    scripted.script(Script([running, running, ("finish", "stop")], usage=final))
+
+    items = await collect(model)
+
+    assert items[-2] == UsageReport(
+        prompt_tokens=7, cached_tokens=None, output_tokens=2, reasoning_tokens=None
+    )
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_fields_come_apart_from_the_answer(model, scripted, field):
+    scripted.script(scripts.answer("Four.", reasoning="Two and two. ", field_name=field))
+
+    items = await collect(model)
+
+    assert reasoning_of(items) == "Two and two. "
+    assert text_of(items) == "Four."
+
+
+async def test_reasoning_in_both_fields_at_once_comes_once(model, scripted):
+    scripted.script(
+        Script([("delta", {"reasoning": "hm", "reasoning_content": "hm"}), *scripts.answer("Four.").steps])
+    )
+
+    assert reasoning_of(await collect(model)) == "hm"
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 1000])
+async def test_think_tags_cut_anywhere_come_apart_from_the_answer(model, scripted, piece):
+    scripted.script(scripts.inline_thinking(thought="Two and two.", text="\n\nFour < five.", piece=piece))
+
+    items = await collect(model)
+
+    assert (reasoning_of(items), text_of(items)) == ("Two and two.", "Four < five.")
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_p21_the_finish_reason_is_reported_as_it_is(model, scripted, reason):
+    scripted.script(scripts.answer("Cut", finish=reason))
+
+    assert (await collect(model))[-1] == Finish(reason)
+
+
+async def test_a_finish_reason_in_a_chunk_without_delta_counts(model, scripted):
+    end = {"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}
+    scripted.script(scripts.then("Yes", ("chunk", end)))
+
+    assert await collect(model) == [ContentDelta("Yes"), Finish("stop")]
+
+
+async def test_a_finish_reason_is_enough_without_the_done_line(model, scripted):
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    scripted.script(scripts.then("Yes", ("chunk", end)))
+
+    assert await collect(model) == [ContentDelta("Yes"), Finish("stop")]
+
+
+async def test_an_empty_answer_is_a_finish_without_text(model, scripted):
+    scripted.script(scripts.answer(""))
+
+    items = await collect(model)
+
+    assert [type(item) for item in items] == [UsageReport, Finish]
+
+
+async def test_a_chunk_without_text_is_a_sign_of_life(model, scripted):
+    scripted.script(Script([("chunk", {}), ("delta", {"role": "assistant"}), ("finish", "stop")]))
+
+    items = [item async for item in model.stream(messages=QUESTION, max_output_tokens=5)]
+
+    assert items[:2] == [Heartbeat(), Heartbeat()]
+
+
+async def test_text_that_cannot_be_stored_is_replaced(model, scripted):
+    scripted.script(Script([("delta", {"content": "a\x00b\ud800c"}), ("finish", "stop")]))
+
+    assert text_of(await collect(model)) == "a\ufffdb\ufffdc"
+
+
+async def test_text_in_any_script_arrives_unchanged(model, scripted):
+    text = "Grüße, 世界! Привет, \U0001f30d.\r\n\tEnd\u2028."
+    scripted.script(scripts.answer(text))
+
+    assert text_of(await collect(model)) == text
+
+
+async def test_one_huge_delta_arrives_whole(model, scripted):
+    scripted.script(Script([("delta", {"content": "x" * 1_500_000}), ("finish", "stop")]))
+
+    assert len(text_of(await collect(model))) == 1_500_000
+
+
+async def test_an_endless_answer_is_cut_off(connect, scripted):
+    scripted.script(Script([("endless", "and so on ")]))
+
+    items, error = await fail(connect(max_output_characters=1000))
+
+    assert type(error) is StreamBroken
+    assert error.output_started
+    assert len(text_of(items)) == 1000
+    await asyncio.to_thread(scripted.wait_until, lambda server: server.disconnects == 1)
 
 
 @pytest.mark.parametrize(
-    ("script", "error", "started"),
+    ("script", "kind"),
     [
-        ({"kind": "no-finish", "text": "half"}, errors.StreamBroken, True),
-        ({"kind": "disconnect", "tokens": 3}, errors.StreamBroken, True),
-        ({"kind": "malformed", "tokens": 3}, errors.MalformedStream, True),
-        ({"kind": "bad-utf8", "tokens": 3}, errors.MalformedStream, True),
-        ({"kind": "stream-error", "tokens": 3}, errors.ProviderFailed, True),
-        ({"kind": "endless"}, errors.StreamBroken, True),
-        ({"kind": "reject-key"}, errors.KeyRejected, False),
-        ({"kind": "rate-limit"}, errors.RateLimited, False),
-        ({"kind": "html", "status": 502}, errors.ProviderFailed, False),
-        ({"kind": "html", "status": 200}, errors.NotAnEndpoint, False),
-        ({"kind": "redirect"}, errors.NotAnEndpoint, False),
-        ({"kind": "status", "status": 404}, errors.NotAnEndpoint, False),
-        ({"kind": "status", "status": 422}, errors.RequestRefused, False),
-        ({"kind": "silence"}, errors.ProviderUnreachable, False),
+        (scripts.disconnect("a b c "), StreamBroken),
+        (scripts.disconnect("a b c ", how="reset"), StreamBroken),
+        (scripts.then("a b c "), StreamBroken),
+        (scripts.then("a b c ", ("raw", "data: [DONE]\n\n")), StreamBroken),
+        (scripts.malformed("a b c "), MalformedStream),
+        (scripts.bad_utf8("a b c "), MalformedStream),
+        (scripts.then("a b c ", ("raw", "data: 17\n\n")), MalformedStream),
+        (scripts.then("a b c ", ("raw", 'data: {"choices": 17}\n\n')), MalformedStream),
+        (scripts.then("a b c ", ("raw", 'data: {"choices": [17]}\n\n')), MalformedStream),
+        (scripts.then("a b c ", ("raw", 'data: {"object": "ping"}\n\n')), MalformedStream),
+        (scripts.stream_error("a b c "), ProviderFailed),
+        (scripts.stream_error("a b c ", code=429), RateLimited),
+        (
+            scripts.then("a b c ", *scripts.overflow(window=10, prompt_tokens=20, dialect="stream").steps),
+            ContextOverflow,
+        ),
     ],
-    ids=lambda value: value["kind"] + str(value.get("status", "")) if isinstance(value, dict) else None,
+    ids=lambda value: getattr(value, "__name__", ""),
 )
-async def test_every_fault_becomes_one_error_of_ours(server, model, script, error, started):
-    server.script(**script)
+async def test_a_failure_in_the_middle_keeps_what_came_and_says_so(model, scripted, script, kind):
+    scripted.script(script)
 
-    with pytest.raises(errors.ModelError) as failed:
-        await _collect(model)
+    items, error = await fail(model)
 
-    assert type(failed.value) is error
-    assert failed.value.output_started is started
-
-
-async def test_b_18_the_provider_cannot_leak_a_key_through_an_error(server, model):
-    server.script(kind="reject-key")
-
-    with pytest.raises(errors.KeyRejected) as failed:
-        await _collect(model)
-
-    assert KEY not in f"{failed.value!s}{failed.value.details}"
+    assert type(error) is kind
+    assert text_of(items) == "a b c "
+    assert error.output_started
 
 
-@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("", None), ("soon", None)])
-async def test_run_21_retry_after_is_read_when_it_is_a_number(server, model, header, seconds):
-    server.script(kind="rate-limit", retry_after=header)
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (scripts.disconnect(""), ProviderUnreachable),
+        (scripts.disconnect("", how="reset"), ProviderUnreachable),
+        (scripts.then(""), ProviderFailed),
+        (scripts.then("", ("raw", "data: [DONE]\n\n")), ProviderFailed),
+        (scripts.stream_error(""), ProviderFailed),
+        (scripts.stream_error("", code="rate_limit_exceeded"), RateLimited),
+        (scripts.html(500), ProviderFailed),
+        (scripts.html(503), ProviderFailed),
+        (scripts.rate_limited(), RateLimited),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_failure_before_any_output_may_be_tried_again(model, scripted, script, kind):
+    scripted.script(script)
 
-    with pytest.raises(errors.RateLimited) as failed:
-        await _collect(model)
+    items, error = await fail(model)
 
-    assert failed.value.retry_after == seconds
-
-
-@pytest.mark.parametrize("dialect", ["overflow", "overflow-llama"])
-async def test_overflow_tells_window_and_prompt_in_both_dialects(server, model, dialect):
-    server.script(kind=dialect, window=4096)
-
-    with pytest.raises(errors.ContextOverflow) as failed:
-        await _collect(model)
-
-    assert failed.value.details == {"window": 4096, "prompt_tokens": 5000}
-
-
-async def test_nobody_listening_is_unreachable():
-    model = LangchainChatModel(
-        ChatModelSettings("http://127.0.0.1:9/v1", "", "x", connect_timeout=1, read_timeout=1)
-    )
-
-    with pytest.raises(errors.ProviderUnreachable):
-        await _collect(model)
+    assert type(error) is kind
+    assert items == []
+    assert error.retryable
+    assert not error.output_started
+    assert len(scripted.requests) == 1  # and nobody but the turn tries again
 
 
-@pytest.mark.parametrize("kind", ["stall", "keepalive"])
-async def test_run_24_silence_after_text_is_a_stall_even_with_comments(server, model, kind):
-    server.script(kind=kind, tokens=3)
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (scripts.malformed(""), MalformedStream),
+        (scripts.key_echoed(401), KeyRejected),
+        (scripts.key_echoed(403), KeyRejected),
+        (scripts.html(200), NotAnEndpoint),
+        (scripts.html(404), NotAnEndpoint),
+        (Script(status=302, body="", headers={"Location": "http://127.0.0.1:9/"}), NotAnEndpoint),
+        (scripts.html(400), RequestRefused),
+        (scripts.html(422), RequestRefused),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_failure_that_another_try_would_repeat_says_what_it_is(model, scripted, script, kind):
+    scripted.script(script)
 
-    with pytest.raises(errors.ModelStalled) as failed:
-        await _collect(model, stall=0.3)
+    items, error = await fail(model)
 
-    assert failed.value.output_started
-
-
-async def test_unstorable_characters_are_replaced(server, model):
-    server.script(kind="unstorable", tokens=0)
-
-    assert _text(await _collect(model)) == "a\ufffdb\ufffdc"
-
-
-async def test_an_endless_answer_is_cut_at_the_limit(server, model):
-    server.script(kind="endless", tokens=0)
-    received = 0
-
-    with pytest.raises(errors.StreamBroken):
-        async for item in model.stream(messages=(UserMessage("x"),), max_output_tokens=9):
-            received += len(getattr(item, "text", ""))
-
-    assert received <= MAX_OUTPUT_CHARACTERS
+    assert type(error) is kind
+    assert items == []
+    assert not error.output_started
+    assert len(scripted.requests) == 1
 
 
-async def test_leaving_the_stream_closes_the_connection(server, model):
-    server.script(kind="stall", tokens=1)
-    stream = model.stream(messages=(UserMessage("x"),), max_output_tokens=9)
-    await anext(stream)
+async def test_a_model_the_server_does_not_have_is_an_address_or_name_to_check(connect):
+    _, error = await fail(connect(model="no-such-model"))
 
-    await stream.aclose()
-
-    for _ in range(100):
-        if server.disconnects:
-            break
-        await asyncio.sleep(0.02)
-    assert server.disconnects == 1
+    assert str(error) == "LLM_BASE_URL answers 404: the address or the model name is wrong"
 
 
-async def test_proxies_of_the_environment_are_ignored(server, model, monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    server.script(text="direct")
+async def test_p18_a_key_echoed_by_the_provider_is_nowhere_in_the_error(model, scripted):
+    scripted.script(scripts.key_echoed(401), scripts.stream_error("", message=f"bad key {KEY}"))
 
-    assert _text(await _collect(model)) == "direct"
+    for _ in range(2):
+        _, error = await fail(model)
+
+        assert KEY not in f"{error!r} {error} {error.details} {vars(error)}"
+        assert error.__suppress_context__
+
+
+async def test_a_refusal_names_the_providers_code_but_not_its_text(model, scripted):
+    body = '{"error": {"message": "secret prompt", "code": "unsupported_value"}}'
+    scripted.script(Script(status=400, body=body, headers={"Content-Type": "application/json"}))
+
+    _, error = await fail(model)
+
+    assert str(error) == "The model provider refused the request (HTTP 400, unsupported_value)"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("0.5", 0.5), (None, None), ("soon", None), ("-3", None), ("nan", None), ("inf", None)],
+)
+async def test_retry_after_is_read_when_it_makes_sense(model, scripted, header, seconds):
+    scripted.script(scripts.rate_limited(retry_after=header))
+
+    _, error = await fail(model)
+
+    assert error.retry_after == seconds
+
+
+async def test_a_retry_after_date_is_read_by_the_providers_own_clock(model, scripted):
+    dates = {"Retry-After": "Wed, 21 Oct 2015 07:28:40 GMT", "Date": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    scripted.script(replace(scripts.rate_limited(), headers=dates))
+
+    _, error = await fail(model)
+
+    assert error.retry_after == 40.0
+
+
+@pytest.mark.parametrize("dialect", ["openai", "llamacpp", "text", "stream"])
+async def test_both_dialects_of_overflow_give_window_and_prompt(model, scripted, dialect):
+    scripted.script(scripts.overflow(window=8192, prompt_tokens=9001, dialect=dialect))
+
+    _, error = await fail(model)
+
+    assert type(error) is ContextOverflow
+    assert error.details == {"window": 8192, "prompt_tokens": 9001}
+
+
+async def test_nothing_listening_is_unreachable(connect):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+
+        items, error = await fail(connect(base_url=f"http://127.0.0.1:{port}/v1"))
+
+    assert type(error) is ProviderUnreachable
+    assert (items, error.output_started) == ([], False)
+
+
+async def test_a_server_that_never_sends_headers_is_unreachable(connect, scripted):
+    scripted.script(Script(silent=True))
+
+    _, error = await fail(connect(read_timeout=0.2))
+
+    assert type(error) is ProviderUnreachable
+    assert str(error) == "The model server accepted the request and then stayed silent for too long"
+
+
+async def test_silence_on_the_wire_after_output_is_a_broken_stream(connect, scripted):
+    scripted.script(scripts.stall("a b c "))
+
+    items, error = await fail(connect(read_timeout=0.2))
+
+    assert type(error) is StreamBroken
+    assert text_of(items) == "a b c "
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        (scripts.stall("a b c "), "a b c "),
+        (scripts.stall(), ""),
+        (Script(silent=True), ""),
+        (scripts.then("a b c ", ("comments", 0.02)), "a b c "),
+    ],
+    ids=["after output", "after headers", "before headers", "comments only"],
+)
+async def test_silence_stalls_and_frees_the_connection(model, scripted, script, text):
+    scripted.script(script)
+    items = []
+
+    with pytest.raises(ModelStalled) as caught:
+        async for item in with_stall_watch(model.stream(messages=QUESTION, max_output_tokens=5), seconds=0.3):
+            items.append(item)
+
+    assert text_of(items) == text
+    assert caught.value.output_started == bool(text)
+    assert caught.value.details == {"seconds": 0.3}
+    await asyncio.to_thread(scripted.wait_until, lambda server: (server.disconnects, server.live) == (1, 0))
+
+
+async def test_chunks_without_text_keep_a_slow_model_alive(model, scripted):
+    beat = (("wait", 0.1), ("chunk", {}))
+    scripted.script(Script([*beat * 5, *scripts.answer("late").steps]))
+
+    items = [
+        item
+        async for item in with_stall_watch(model.stream(messages=QUESTION, max_output_tokens=5), seconds=0.4)
+    ]
+
+    assert text_of(items) == "late"
+
+
+async def test_the_stall_watch_does_not_count_the_time_its_reader_takes(model, scripted):
+    scripted.script(scripts.answer("a b c"))
+    items = []
+
+    async for item in with_stall_watch(model.stream(messages=QUESTION, max_output_tokens=5), seconds=0.3):
+        items.append(item)
+        if len(items) == 1:
+            await asyncio.sleep(0.5)
+
+    assert text_of(items) == "a b c"
+
+
+async def test_cancelling_the_reader_closes_the_connection(model, scripted):
+    scripted.script(scripts.stall("a b c "))
+    task = asyncio.create_task(collect(model))
+    await asyncio.to_thread(scripted.wait_until, lambda server: server.live == 1)
+
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await asyncio.to_thread(scripted.wait_until, lambda server: (server.disconnects, server.live) == (1, 0))
+
+
+async def test_closing_the_stream_early_closes_the_connection(model, scripted):
+    scripted.script(Script([("endless", "on ")], tokens_per_second=200))
+
+    async with aclosing(
+        with_stall_watch(model.stream(messages=QUESTION, max_output_tokens=5), seconds=5)
+    ) as stream:
+        first = await anext(stream)
+
+    assert first == ContentDelta("on ")
+    await asyncio.to_thread(scripted.wait_until, lambda server: (server.disconnects, server.live) == (1, 0))
+
+
+async def test_connections_of_stopped_answers_are_given_back(connect, scripted):
+    model = connect(max_connections=4)
+    for _ in range(12):
+        scripted.script(scripts.stall("a b c "))
+        async with aclosing(model.stream(messages=QUESTION, max_output_tokens=5)) as stream:
+            assert await anext(stream) == ContentDelta("a ")
+
+    scripted.script(scripts.answer("free"))
+
+    assert text_of(await collect(model)) == "free"
+
+
+async def test_many_streams_at_once_do_not_mix(connect, scripted):
+    model = connect(model="scripted-echo")
+    questions = [f"question {number} of many" for number in range(40)]
+
+    answers = await asyncio.gather(*(collect(model, (UserMessage(text),)) for text in questions))
+
+    assert [text_of(items) for items in answers] == [f"user: {text}" for text in questions]
+
+
+async def test_proxies_in_the_environment_are_not_used(connect, scripted, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "OPENAI_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    assert text_of(await collect(connect(model="scripted-n2"))) == scripts.word_text(2)
+
+
+def test_settings_do_not_show_the_key(connect):
+    from agentx.llm.client import ChatModelSettings
+
+    settings = ChatModelSettings(base_url="", api_key=KEY, model="m", connect_timeout=1, read_timeout=1)
+
+    assert KEY not in repr(settings)

@@ -23,7 +23,9 @@ def _json(response, status: int = 200):
 
 def _say(user, conversation_id, count: int) -> None:
     for number in range(count):
-        accepted = turn_submit(user_id=user.pk, conversation_id=conversation_id, content=f"message {number + 1}")
+        accepted = turn_submit(
+            user_id=user.pk, conversation_id=conversation_id, content=f"message {number + 1}"
+        )
         run_cancel(user_id=user.pk, run_id=accepted.run.id)
 
 
@@ -89,7 +91,9 @@ def test_messages_page_backwards_from_the_newest(client, user):
     assert [row["seq"] for row in after["results"]] == [3, 4]
 
 
-@pytest.mark.parametrize("query", ["before=1&after=1", "before=abc", "before=-1", "limit=201", "after=99999999999"])
+@pytest.mark.parametrize(
+    "query", ["before=1&after=1", "before=abc", "before=-1", "limit=201", "after=99999999999"]
+)
 def test_b59_a_bad_page_is_a_400(client, user, query):
     conversation = conversation_create(user_id=user.pk)
 
@@ -117,7 +121,9 @@ def test_p1_a_repeated_key_is_200_with_the_first_run(client, user, how):
     headers = {"Idempotency-Key": "key-1"} if how != "body" else {}
 
     def send():
-        return client.post(f"/api/conversations/{conversation.id}/turns", body, content_type=JSON, headers=headers)
+        return client.post(
+            f"/api/conversations/{conversation.id}/turns", body, content_type=JSON, headers=headers
+        )
 
     first, again = _json(send(), 202), _json(send(), 200)
 
@@ -176,7 +182,9 @@ def test_b52_a_send_during_a_run_is_409_with_its_id(client, user):
     conversation = conversation_create(user_id=user.pk)
     first = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello")
 
-    response = client.post(f"/api/conversations/{conversation.id}/turns", {"content": "more"}, content_type=JSON)
+    response = client.post(
+        f"/api/conversations/{conversation.id}/turns", {"content": "more"}, content_type=JSON
+    )
 
     body = _json(response, 409)
     assert (body["code"], body["run_id"]) == ("run_active", str(first.run.id))
@@ -187,7 +195,9 @@ def test_c27_a_stale_head_is_409_with_the_newest(client, user):
     _say(user, conversation.id, 2)
 
     response = client.post(
-        f"/api/conversations/{conversation.id}/turns", {"content": "more", "expected_head": 1}, content_type=JSON
+        f"/api/conversations/{conversation.id}/turns",
+        {"content": "more", "expected_head": 1},
+        content_type=JSON,
     )
 
     body = _json(response, 409)
@@ -199,7 +209,9 @@ def test_b53_a_reused_key_with_another_body_is_422(client, user):
     turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello", client_key="k")
 
     response = client.post(
-        f"/api/conversations/{conversation.id}/turns", {"content": "other", "client_key": "k"}, content_type=JSON
+        f"/api/conversations/{conversation.id}/turns",
+        {"content": "other", "client_key": "k"},
+        content_type=JSON,
     )
 
     assert _json(response, 422)["code"] == "key_reused"
@@ -225,7 +237,9 @@ def test_p22_a_full_queue_is_429_with_retry_after(client, user, settings):
     turn_submit(user_id=user.pk, conversation_id=conversation_create(user_id=user.pk).id, content="hello")
     conversation = conversation_create(user_id=user.pk)
 
-    response = client.post(f"/api/conversations/{conversation.id}/turns", {"content": "more"}, content_type=JSON)
+    response = client.post(
+        f"/api/conversations/{conversation.id}/turns", {"content": "more"}, content_type=JSON
+    )
 
     assert _json(response, 429)["retryable"] is True
     assert response["Retry-After"] == "5"

@@ -69,12 +69,17 @@ def test_the_schema_names_the_operations_this_is_about():
 
 
 @pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[name for _, _, name in OPERATIONS])
-def test_p17_b51_what_belongs_to_somebody_else_is_404_and_stays_as_it_was(client, theirs, method, path, operation):
+def test_p17_b51_what_belongs_to_somebody_else_is_404_and_stays_as_it_was(
+    client, theirs, method, path, operation
+):
     before = _state()
     body = BODIES.get(operation)
 
     response = client.generic(
-        method.upper(), path.format(**theirs), json.dumps(body) if body else "", content_type="application/json"
+        method.upper(),
+        path.format(**theirs),
+        json.dumps(body) if body else "",
+        content_type="application/json",
     )
 
     assert response.status_code == 404

@@ -55,14 +55,21 @@ async def test_stream_true_answers_with_the_whole_run(runner, http, conversation
 
 async def test_wait_true_answers_with_run_message_and_answer(runner, http, conversation):
     response = await asyncio.wait_for(
-        http.post(f"/api/conversations/{conversation.id}/turns?wait=true", {"content": "hello"}, content_type=JSON), 20
+        http.post(
+            f"/api/conversations/{conversation.id}/turns?wait=true", {"content": "hello"}, content_type=JSON
+        ),
+        20,
     )
 
     body = json.loads(response.content)
     assert response.status_code == 200
     assert body["run"]["status"] == "completed"
     assert (body["message"]["seq"], body["message"]["content"]) == (1, "hello")
-    assert (body["answer"]["seq"], body["answer"]["role"], body["answer"]["run_id"]) == (2, "assistant", body["run"]["id"])
+    assert (body["answer"]["seq"], body["answer"]["role"], body["answer"]["run_id"]) == (
+        2,
+        "assistant",
+        body["run"]["id"],
+    )
 
 
 async def test_wait_gives_up_with_202_and_the_run_goes_on(http, conversation, monkeypatch):
@@ -105,7 +112,10 @@ async def test_a_listener_with_everything_hears_that_the_run_is_over(runner, htt
 
     events, _ = await _read(await http.get(f"/api/runs/{run['id']}/events?after={run['final_seq']}"))
 
-    assert [(event["event"], "id" in event) for event in events] == [("attached", False), ("run_missing", False)]
+    assert [(event["event"], "id" in event) for event in events] == [
+        ("attached", False),
+        ("run_missing", False),
+    ]
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=abc", "after=99999999999", "since=1"])

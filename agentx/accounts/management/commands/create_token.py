@@ -18,7 +18,9 @@ class Command(BaseCommand):
         parser.add_argument("--username", required=True)
         parser.add_argument("--name", required=True, help="what the token is for")
         parser.add_argument("--scope", choices=["read", "write"], default="write")
-        parser.add_argument("--json", action="store_true", help="print one JSON object with token, id, name and scope")
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object with token, id, name and scope"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -27,6 +29,8 @@ class Command(BaseCommand):
         except RequestError as error:
             raise CommandError(error.message) from None
         if options["json"]:
-            self.stdout.write(json.dumps({"token": secret, "id": row.pk, "name": row.name, "scope": row.scope}))
+            self.stdout.write(
+                json.dumps({"token": secret, "id": row.pk, "name": row.name, "scope": row.scope})
+            )
         else:
             self.stdout.write(secret)
