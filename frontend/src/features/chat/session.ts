@@ -36,6 +36,8 @@ export interface SessionHooks {
   onCreated: (conversation: ConversationBody) => void;
   /** A turn has begun or ended: lists that show this conversation are out of date. */
   onActivity: () => void;
+  /** The conversation as the server has it now. */
+  onLoaded: (conversation: ConversationBody) => void;
 }
 
 export class ChatSession {
@@ -88,6 +90,7 @@ export class ChatSession {
         ),
       ]);
       const run = conversation.active_run;
+      this.hooks.onLoaded(conversation);
       // A message that was accepted just as the page was closed is not unsent any more.
       const newest = page.results.findLast((message) => message.role === "user");
       const draft = newest && newest.content === this.state.draft.trim() ? "" : this.state.draft;
@@ -221,7 +224,7 @@ export class ChatSession {
   /** Shows `run` as the one that is being answered. */
   begin(run: LiveRun, startedAt = Date.now()): void {
     this.buffer = [];
-    const clock = { ...STILL, startedAt, lastEventAt: Date.now() };
+    const clock = { ...STILL, startedAt, lastOutputAt: Date.now() };
     this.patch({ live: run, clock, stopping: false });
   }
 
@@ -240,7 +243,7 @@ export class ChatSession {
     const now = Date.now();
     this.patch({
       pending: { clientKey: makeKey(), content: text, expectedHead: headOf(messages) },
-      clock: { ...clock, ...STILL, startedAt: now, lastEventAt: now },
+      clock: { ...clock, ...STILL, startedAt: now, lastOutputAt: now },
       notice: null,
     });
     if (this.state.id === null) void this.create();
@@ -267,7 +270,7 @@ export class ChatSession {
     });
   };
 
-  readonly keepWaiting = (): void => this.patch({ clock: { ...this.state.clock, lastEventAt: Date.now() } });
+  readonly keepWaiting = (): void => this.patch({ clock: { ...this.state.clock, lastOutputAt: Date.now() } });
 
   readonly loadNewer = (): void => {
     this.patch({ notice: null });
@@ -364,7 +367,7 @@ export class ChatSession {
     const { clock, thoughts, failures } = this.state;
     this.ended.add(run.runId);
     const thought = thoughtOf(run, clock, Date.now());
-    const failure = failureOf(run.runId, status, run.error);
+    const failure = failureOf(run.runId, status, run.error, true);
     this.patch({
       live: null,
       stopping: false,

@@ -37,7 +37,7 @@ export interface ChatState {
   draft: string;
 }
 
-export const STILL: Clock = { startedAt: 0, lastEventAt: 0, thinkingFrom: null, thinkingTo: null };
+export const STILL: Clock = { startedAt: 0, lastOutputAt: 0, thinkingFrom: null, thinkingTo: null };
 
 export function emptyState(id: string | null, draft: string): ChatState {
   return {
@@ -97,16 +97,17 @@ export function failureOf(
   runId: string,
   status: RunStatus,
   error: Failure["error"],
+  seen: boolean,
 ): Failure | null {
   const failed = FAILED[status];
-  return failed ? { runId, status: failed, error } : null;
+  return failed ? { runId, status: failed, error, seen } : null;
 }
 
 /** The newest run of each question that ended without a whole answer. `runs`: newest first. */
 export function failuresOf(runs: RunBody[]): Record<number, Failure> {
   const failures: Record<number, Failure> = {};
   for (const run of [...runs].reverse()) {
-    const failure = failureOf(run.id, run.status, run.error);
+    const failure = failureOf(run.id, run.status, run.error, false);
     if (failure) failures[run.user_message_seq] = failure;
   }
   return failures;
@@ -126,7 +127,7 @@ export function tickClock(clock: Clock, before: LiveRun, after: LiveRun, now: nu
   const answered = before.text === "" && after.text !== "";
   return {
     startedAt: clock.startedAt,
-    lastEventAt: now,
+    lastOutputAt: before.text === after.text && before.thinking === after.thinking ? clock.lastOutputAt : now,
     thinkingFrom: began ? now : clock.thinkingFrom,
     thinkingTo: answered && (began || clock.thinkingFrom !== null) ? now : clock.thinkingTo,
   };

@@ -30,6 +30,8 @@ export interface Failure {
   runId: string;
   status: "failed" | "interrupted" | "stopped";
   error: ErrorBody | null;
+  /** It happened while this page was open, so it is announced. */
+  seen: boolean;
 }
 
 /** Reasoning that was shown live. It is never stored, so it lasts as long as the page. */
@@ -42,7 +44,7 @@ export interface Thought {
 /** Local times in milliseconds, for the seconds that are shown. */
 export interface Clock {
   startedAt: number;
-  lastEventAt: number;
+  lastOutputAt: number;
   thinkingFrom: number | null;
   thinkingTo: number | null;
 }

@@ -24,10 +24,11 @@ export function isTooDeep(text: string): boolean {
 }
 
 /**
- * The blocks of `text`, reusing `before` when `text` only adds to it. The last two blocks may still change their kind
+ * The blocks of `source`, reusing `before` when `source` only adds to it. The last two blocks may still change their kind
  * (a paragraph becomes a table, a list goes on after a blank line), all earlier ones are final.
  */
-export function splitBlocks(text: string, before: Blocks = NO_BLOCKS): Blocks {
+export function splitBlocks(source: string, before: Blocks = NO_BLOCKS): Blocks {
+  const text = source.includes("\r") ? source.replace(/\r\n?/g, "\n") : source;
   if (text === before.text) return before;
   const kept = text.startsWith(before.text) ? before.blocks.slice(0, Math.max(0, before.blocks.length - 2)) : [];
   const offset = kept.reduce((sum, block) => sum + block.length, 0);

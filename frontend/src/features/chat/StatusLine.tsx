@@ -1,0 +1,61 @@
+/** What is happening while an answer is being written, with seconds, from the moment of sending. */
+import type { ReactNode } from "react";
+
+import { Button } from "@/ui/Button";
+
+import type { ChatSession } from "./session";
+import { useChat, useNow } from "./useChat";
+
+export const STALLED_AFTER = 15_000;
+
+export function StatusLine({ session }: { session: ChatSession }): ReactNode {
+  const state = useChat(session, ({ link, pending, live, stopping, clock }) => ({
+    link: link.kind,
+    pending: pending !== null,
+    writing: Boolean(live?.text),
+    thinking: Boolean(live?.thinking),
+    label: live?.status?.label ?? null,
+    labelSeconds: live?.status?.seconds ?? null,
+    stopping,
+    startedAt: clock.startedAt,
+    lastOutputAt: clock.lastOutputAt,
+  }));
+  const now = Math.max(useNow(true, 250), state.startedAt);
+  const seconds = Math.floor((now - state.startedAt) / 1000);
+  const silent = now - state.lastOutputAt;
+
+  if (!state.stopping && !state.pending && silent >= STALLED_AFTER) {
+    return (
+      <span className="flex flex-wrap items-center gap-2">
+        <span className="tabular-nums">No output for {Math.floor(silent / 1000)} s</span>
+        <Button onClick={session.keepWaiting}>Keep waiting</Button>
+        <Button onClick={session.stop}>Stop</Button>
+      </span>
+    );
+  }
+  return (
+    <span className="flex items-center gap-2 tabular-nums">
+      <span className="running-dot" aria-hidden />
+      {sayWhat(state)}, {seconds} s
+    </span>
+  );
+}
+
+interface Said {
+  link: string;
+  pending: boolean;
+  writing: boolean;
+  thinking: boolean;
+  label: string | null;
+  stopping: boolean;
+}
+
+function sayWhat(state: Said): string {
+  if (state.stopping) return "Stopping";
+  if (state.pending && state.link === "offline") return "Will send when online";
+  if (state.pending && state.link === "waiting") return "Will send when connected";
+  if (state.pending) return "Sending";
+  if (state.label) return state.label;
+  if (state.writing) return "Writing";
+  return state.thinking ? "Working" : "Waiting for the answer";
+}

@@ -1,0 +1,117 @@
+"""Settings come typed from the environment, and a wrong value is told in one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from agentx.settings import env
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PRODUCTION = {
+    "DJANGO_SETTINGS_MODULE": "agentx.settings.prod",
+    "SECRET_KEY": "0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOP",
+    "DATABASE_URL": "postgresql://agentx@db.example/agentx",
+    "REDIS_URL": "redis://redis.example/0",
+    "LLM_BASE_URL": "https://llm.example/v1",
+    "ALLOWED_HOSTS": "agentx.example",
+}
+
+
+def _manage(*arguments: str, without: str = "", **values: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], **PRODUCTION, **values}
+    environment.pop(without, None)
+    command = [sys.executable, "manage.py", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "value"),
+    [
+        ("AGENTX_PORT", "9000", 9000),
+        ("MODEL_STALL_SECONDS", "2.5", 2.5),
+        ("AGENTX_DEBUG", "yes", True),
+        ("AGENTX_DEBUG", "off", False),
+        ("ALLOWED_HOSTS", "a.example,b.example", ["a.example", "b.example"]),
+        ("LLM_MODEL", "some-model", "some-model"),
+    ],
+)
+def test_values_are_typed(monkeypatch, name, raw, value):
+    monkeypatch.setenv(name, raw)
+
+    assert env.read(name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "said"),
+    [
+        ("AGENTX_PORT", "many", "AGENTX_PORT='many' is not a valid int"),
+        ("AGENTX_PORT", "0", "AGENTX_PORT=0 must be at least 1"),
+        ("AGENTX_DEBUG", "perhaps", "AGENTX_DEBUG='perhaps' is not a valid bool"),
+        ("RUN_LEASE_SECONDS", "0.1", "RUN_LEASE_SECONDS=0.1 must be at least 0.5"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(monkeypatch, name, raw, said):
+    monkeypatch.setenv(name, raw)
+
+    with pytest.raises(ImproperlyConfigured, match=said.replace("(", r"\(")):
+        env.read(name)
+
+
+def test_an_empty_variable_is_an_unset_one(monkeypatch):
+    monkeypatch.setenv("AGENTX_PORT", "")
+
+    assert env.read("AGENTX_PORT") == 8000
+
+
+def test_a_second_terminal_finds_the_services_of_a_running_instance(monkeypatch, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "services.json").write_text(json.dumps({"LLM_MODEL": "found-here"}))
+
+    command = [sys.executable, "-c", "from agentx.settings import env; print(env.read('LLM_MODEL'))"]
+    values = {"PATH": os.environ["PATH"], "AGENTX_DATA_DIR": str(tmp_path)}
+    found = subprocess.run(command, cwd=ROOT, env=values, capture_output=True, text=True)
+    chosen = subprocess.run(
+        command, cwd=ROOT, env=values | {"LLM_MODEL": "mine"}, capture_output=True, text=True
+    )
+
+    assert (found.stdout.strip(), chosen.stdout.strip()) == ("found-here", "mine")
+
+
+def test_production_settings_pass_the_deployment_check():
+    done = _manage("check", "--deploy", "--fail-level", "WARNING")
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("missing", ["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "LLM_BASE_URL"])
+def test_production_refuses_to_start_without_what_it_needs(missing):
+    done = _manage("check", without=missing)
+
+    assert done.returncode != 0
+    assert f"{missing} must be set in production" in done.stderr
+
+
+def test_production_refuses_debug_pages():
+    done = _manage("check", AGENTX_DEBUG="1")
+
+    assert "AGENTX_DEBUG must be off in production" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "name", "user"),
+    [
+        ("postgresql://ada:pw@db.example:6543/agentx", "db.example", "agentx", "ada"),
+        ("postgresql://postgres@/agentx?host=/run/sockets", "/run/sockets", "agentx", "postgres"),
+    ],
+)
+def test_database_urls_may_name_hosts_and_socket_folders(url, host, name, user):
+    config = env.database_config(url)
+
+    assert (config["HOST"], config["NAME"], config["USER"]) == (host, name, user)
