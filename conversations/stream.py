@@ -95,6 +95,7 @@ class RunLog:
         self._writer = writer
         self._pending: list[EventData] = []
         self._unsent: list[bytes] = []
+        self._last_type: type[EventData] | None = None
         self._first_unsent = 1
         self._settled = asyncio.Event()
         self._settled.set()
@@ -111,7 +112,10 @@ class RunLog:
         else:
             self._pending.append(event)
         self._settled.clear()
-        self._writer.mark(self)
+        # Text that goes on may be gathered; whatever is new to the listener is worth a write of its own.
+        goes_on = type(event) is self._last_type and type(event) in (Delta, Thinking)
+        self._last_type = type(event)
+        self._writer.mark(self, urgent=not goes_on)
 
     def assign(self) -> int:
         """Give every queued event its seq, and return the last one."""
@@ -178,13 +182,14 @@ class RunLog:
 
 
 class LogWriter:
-    """Appends the events of every run of this process: one pipeline a tick, the first event of a quiet time at once."""
+    """Appends the events of every run of this process: text is gathered for a tick, anything else goes at once."""
 
     def __init__(self, *, url: str, flush_seconds: float) -> None:
         self._redis = redis_connect(url)
         self._flush_seconds = flush_seconds
         self._dirty: dict[str, RunLog] = {}
         self._wake = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._sha: str | None = None
         self.down_since: float | None = None
         self._task = asyncio.create_task(self._run(), name="log-writer")
@@ -193,10 +198,12 @@ class LogWriter:
         """The log of a run that this process owns."""
         return RunLog(writer=self, run_id=run_id, token=token)
 
-    def mark(self, run_log: RunLog) -> None:
-        """Note that a log has something to send."""
+    def mark(self, run_log: RunLog, *, urgent: bool = False) -> None:
+        """Note that a log has something to send; ``urgent`` does not wait for the tick."""
         self._dirty[run_log.run_id] = run_log
         self._wake.set()
+        if urgent:
+            self._urgent.set()
 
     async def aclose(self) -> None:
         """Stop the writer. Callers wait for ``flushed`` of their logs first."""
@@ -209,10 +216,14 @@ class LogWriter:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            self._urgent.clear()
             dirty, self._dirty = self._dirty, {}
             await self._flush(dirty)
-            # While Redis is away, one attempt every half second is enough.
-            await asyncio.sleep(self._flush_seconds if self.down_since is None else 0.5)
+            if self.down_since is not None:
+                await asyncio.sleep(0.5)  # while Redis is away, more attempts would be of no use
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._urgent.wait(), self._flush_seconds)
 
     async def _flush(self, dirty: dict[str, RunLog]) -> None:
         # One at a time would make the logs of other runs wait for each other's database.

@@ -25,6 +25,8 @@ const rows = [
     .map((name) => [`loaded later: ${name}`, sizes[name], LIMITS.lazyChunk]),
 ];
 for (const [what, bytes, limit] of rows) {
-  console.log(`${what}: ${(bytes / 1000).toFixed(1)} of ${limit / 1000} kB${bytes > limit ? "  TOO MUCH" : ""}`);
+  console.log(
+    `${what}: ${(bytes / 1000).toFixed(1)} of ${limit / 1000} kB${bytes > limit ? "  TOO MUCH" : ""}`,
+  );
   if (bytes > limit) process.exitCode = 1;
 }

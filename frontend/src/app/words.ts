@@ -4,7 +4,8 @@ export const words = {
   failed: "Something went wrong on this page",
   runActive: "An answer is still being written here. Your message is kept below.",
   changedElsewhere: "Changed elsewhere: this conversation has newer messages. Your text is kept.",
-  linkExpired: "That sign-in link has been used or has expired. Sign in with your password, or ask for a new link.",
+  linkExpired:
+    "That sign-in link has been used or has expired. Sign in with your password, or ask for a new link.",
   announce: {
     started: "The answer has started",
     finished: "The answer is complete",

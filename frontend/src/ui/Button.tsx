@@ -12,7 +12,12 @@ const WEIGHTS = {
   danger: "bg-danger text-on-danger border-transparent hover:opacity-90",
 };
 
-export function Button({ weight = "normal", className = "", type = "button", ...rest }: ButtonProps): ReactNode {
+export function Button({
+  weight = "normal",
+  className = "",
+  type = "button",
+  ...rest
+}: ButtonProps): ReactNode {
   return (
     <button
       type={type}

@@ -19,7 +19,15 @@ interface ConfirmProps {
   returnFocus?: () => HTMLElement | null;
 }
 
-export function ConfirmDialog({ open, title, text, action, onConfirm, onClose, returnFocus }: ConfirmProps): ReactNode {
+export function ConfirmDialog({
+  open,
+  title,
+  text,
+  action,
+  onConfirm,
+  onClose,
+  returnFocus,
+}: ConfirmProps): ReactNode {
   return (
     <AlertDialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <AlertDialog.Portal>
@@ -34,7 +42,9 @@ export function ConfirmDialog({ open, title, text, action, onConfirm, onClose, r
           }}
         >
           <AlertDialog.Title className="text-lg font-semibold">{title}</AlertDialog.Title>
-          <AlertDialog.Description className="mt-2 text-sm text-muted break-words">{text}</AlertDialog.Description>
+          <AlertDialog.Description className="mt-2 text-sm text-muted break-words">
+            {text}
+          </AlertDialog.Description>
           <div className="mt-6 flex justify-end gap-2">
             <AlertDialog.Cancel asChild>
               <Button>Cancel</Button>

@@ -57,10 +57,17 @@ interface MenuChoiceProps<T extends string> {
   onChoose: (value: T) => void;
 }
 
-export function MenuChoice<T extends string>({ label, value, choices, onChoose }: MenuChoiceProps<T>): ReactNode {
+export function MenuChoice<T extends string>({
+  label,
+  value,
+  choices,
+  onChoose,
+}: MenuChoiceProps<T>): ReactNode {
   return (
     <DropdownMenu.RadioGroup value={value} onValueChange={(next) => onChoose(next as T)} aria-label={label}>
-      <DropdownMenu.Label className="px-2.5 pt-1.5 pb-1 text-xs font-medium text-muted">{label}</DropdownMenu.Label>
+      <DropdownMenu.Label className="px-2.5 pt-1.5 pb-1 text-xs font-medium text-muted">
+        {label}
+      </DropdownMenu.Label>
       {choices.map((choice) => (
         <DropdownMenu.RadioItem
           key={choice.value}

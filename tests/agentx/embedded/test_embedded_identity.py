@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from agentx.embedded.errors import ConfigurationProblem
 from agentx.embedded.identity import choose_identity
 
+_ROOT = Path(__file__).resolve().parents[3]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
 
 
@@ -51,12 +54,25 @@ def test_existing_data_keeps_its_owner(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_way_that_stays_closed_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "PG_VERSION").write_text("18\n")
-    os.chown(tmp_path, 4321, 4321)
-    here = Path("/proc/1/root/nowhere") if os.path.exists("/proc/1/root") else tmp_path
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to take a right from root")
+def test_a_way_that_root_may_not_open_is_one_sentence(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom agentx.embedded.identity import choose_identity\n"
+        "folder = Path(sys.argv[1])\ntry:\n    choose_identity(data_dir=folder / 'postgres', must_reach=(folder,))\n"
+        "except Exception as error:\n    print(type(error).__name__, error)"
+    )
+    without = ("--bounding-set", "-dac_read_search", "--inh-caps", "-dac_read_search")
 
-    with pytest.raises(
-        ConfigurationProblem, match="PostgreSQL cannot run as root, and user 4321 may not enter"
-    ):
-        choose_identity(data_dir=tmp_path, must_reach=(here,))
+    done = subprocess.run(
+        ["setpriv", *without, sys.executable, "-c", code, str(closed)],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.startswith("ConfigurationProblem PostgreSQL cannot run as root, and user ")
+    assert done.stdout.endswith(
+        "or move the project and AGENTX_DATA_DIR out of closed folders such as /root\n"
+    )

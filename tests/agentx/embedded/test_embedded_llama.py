@@ -27,7 +27,8 @@ def _root(model: EmbeddedLlama) -> str:
 def test_an_answer_streams_and_ends_with_its_usage(model: EmbeddedLlama) -> None:
     body = {
         "model": MODEL_ID,
-        "messages": [{"role": "user", "content": "Count to three."}],
+        "messages": [{"role": "user", "content": "Write a long story about a lighthouse."}],
+        "temperature": 0,
         "max_tokens": 8,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -99,7 +99,15 @@ function Greeting(): ReactNode {
   );
 }
 
-const SHAPES = ["w-2/5 self-end h-11", "w-11/12", "w-full", "w-3/5", "w-1/3 self-end h-11", "w-full", "w-10/12"];
+const SHAPES = [
+  "w-2/5 self-end h-11",
+  "w-11/12",
+  "w-full",
+  "w-3/5",
+  "w-1/3 self-end h-11",
+  "w-full",
+  "w-10/12",
+];
 
 function LoadingMessages(): ReactNode {
   return (
@@ -117,7 +125,10 @@ function LoadingMessages(): ReactNode {
 function LoadFailed({ session }: { session: ChatSession }): ReactNode {
   const error = useChat(session, (state) => state.loadError);
   return (
-    <div className="flex min-h-0 flex-1 flex-col items-center justify-center gap-4 px-6 text-center" role="alert">
+    <div
+      className="flex min-h-0 flex-1 flex-col items-center justify-center gap-4 px-6 text-center"
+      role="alert"
+    >
       <p>The conversation could not be loaded. {error}.</p>
       <Button onClick={() => void session.load()}>Retry</Button>
     </div>

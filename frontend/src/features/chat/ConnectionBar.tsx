@@ -9,7 +9,8 @@ import { useChat, useNow } from "./useChat";
 
 export function ConnectionBar({ session }: { session: ChatSession }): ReactNode {
   const link = useChat(session, (state) => state.link);
-  const lost = link.kind === "waiting" || link.kind === "offline" || (link.kind === "connecting" && link.attempt > 0);
+  const lost =
+    link.kind === "waiting" || link.kind === "offline" || (link.kind === "connecting" && link.attempt > 0);
   const now = useNow(lost, 250);
   if (!lost) return null;
   const seconds = link.kind === "waiting" ? Math.max(0, Math.ceil((link.until - now) / 1000)) : 0;

@@ -113,9 +113,18 @@ export function Transcript({ session }: { session: ChatSession }): ReactNode {
             style={{ transform: `translateY(${items[0]?.start ?? 0}px)` }}
           >
             {items.map((item) => (
-              <div key={item.key} ref={virtualizer.measureElement} data-index={item.index} className="flow-root">
+              <div
+                key={item.key}
+                ref={virtualizer.measureElement}
+                data-index={item.index}
+                className="flow-root"
+              >
                 <div className="mx-auto w-full max-w-[46rem] px-4 sm:px-6">
-                  <RowView row={rows[item.index]!} session={session} isLast={item.index === rows.length - 1} />
+                  <RowView
+                    row={rows[item.index]!}
+                    session={session}
+                    isLast={item.index === rows.length - 1}
+                  />
                 </div>
               </div>
             ))}

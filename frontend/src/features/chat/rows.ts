@@ -63,7 +63,13 @@ export function assembleRows(input: RowsInput): Row[] {
   for (const message of messages) {
     if (message.role === "user") {
       unanswered(false);
-      rows.push({ kind: "question", key: `q${message.turn}`, number: message.seq, text: message.content, sending: false });
+      rows.push({
+        kind: "question",
+        key: `q${message.turn}`,
+        number: message.seq,
+        text: message.content,
+        sending: false,
+      });
       question = message;
       answered = false;
     } else if (message.role === "assistant") {

@@ -86,7 +86,9 @@ export class ChatSession {
       const [conversation, page] = await Promise.all([
         body(api.GET("/api/conversations/{conversation_id}", { params: { path } })),
         body(
-          api.GET("/api/conversations/{conversation_id}/messages", { params: { path, query: { limit: PAGE } } }),
+          api.GET("/api/conversations/{conversation_id}/messages", {
+            params: { path, query: { limit: PAGE } },
+          }),
         ),
       ]);
       const run = conversation.active_run;
@@ -149,7 +151,9 @@ export class ChatSession {
   private async explain(messages: MessageBody[] = this.state.messages): Promise<void> {
     const { id } = this.state;
     if (id === null || !needsRuns(messages)) return;
-    const runs = await body(api.GET("/api/runs", { params: { query: { conversation: id } } })).catch(() => null);
+    const runs = await body(api.GET("/api/runs", { params: { query: { conversation: id } } })).catch(
+      () => null,
+    );
     if (runs) this.patch({ failures: { ...failuresOf(runs.results), ...this.state.failures } });
   }
 

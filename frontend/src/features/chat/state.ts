@@ -72,7 +72,7 @@ export function mergeMessages(messages: MessageBody[], incoming: MessageBody[]):
   if (incoming[0]!.seq > head) return [...messages, ...incoming];
   const bySeq = new Map(messages.map((message) => [message.seq, message]));
   for (const message of incoming) bySeq.set(message.seq, message);
-  return [...bySeq.values()].sort((one, other) => one.seq - other.seq);
+  return [...bySeq.values()].toSorted((one, other) => one.seq - other.seq);
 }
 
 /** The last seq that is followed by a hole, or the newest one. */
@@ -106,7 +106,7 @@ export function failureOf(
 /** The newest run of each question that ended without a whole answer. `runs`: newest first. */
 export function failuresOf(runs: RunBody[]): Record<number, Failure> {
   const failures: Record<number, Failure> = {};
-  for (const run of [...runs].reverse()) {
+  for (const run of runs.toReversed()) {
     const failure = failureOf(run.id, run.status, run.error, false);
     if (failure) failures[run.user_message_seq] = failure;
   }

@@ -61,7 +61,10 @@ const Block = memo(function Block({ raw, growing, links }: BlockProps): ReactNod
   const content = useMemo(() => {
     if (isTooDeep(raw)) return <p className="whitespace-pre-wrap">{raw}</p>;
     // Markers that are open at the end of a growing text are closed for the moment, so that `**bo` is bold already.
-    const source = growing && isFenceClosed(raw) ? remend(raw, { htmlTags: false, images: false, linkMode: "text-only" }) : raw;
+    const source =
+      growing && isFenceClosed(raw)
+        ? remend(raw, { htmlTags: false, images: false, linkMode: "text-only" })
+        : raw;
     const lexer = new Lexer({ gfm: true });
     Object.assign(lexer.tokens.links, links);
     return renderTokens(lexer.lex(source), { complete: !growing || isFenceClosed(raw) });

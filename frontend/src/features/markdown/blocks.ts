@@ -17,7 +17,10 @@ export const NO_BLOCKS: Blocks = { text: "", blocks: [], links: {} };
 export const PLAIN_ABOVE = 200_000;
 /** Deeper nesting than anyone writes: the lexer would overflow its stack or take seconds. */
 const DEEPEST = 32;
-const TOO_DEEP = new RegExp(`^(?:[ \\t]*(?:>|[-*+]|\\d{1,9}[.)])(?=[ \\t>]|$)){${DEEPEST},}|^[ \\t]{${DEEPEST * 2},}(?:[-*+>]|\\d+[.)]) `, "m");
+const TOO_DEEP = new RegExp(
+  `^(?:[ \\t]*(?:>|[-*+]|\\d{1,9}[.)])(?=[ \\t>]|$)){${DEEPEST},}|^[ \\t]{${DEEPEST * 2},}(?:[-*+>]|\\d+[.)]) `,
+  "m",
+);
 
 export function isTooDeep(text: string): boolean {
   return TOO_DEEP.test(text);
@@ -30,7 +33,9 @@ export function isTooDeep(text: string): boolean {
 export function splitBlocks(source: string, before: Blocks = NO_BLOCKS): Blocks {
   const text = source.includes("\r") ? source.replace(/\r\n?/g, "\n") : source;
   if (text === before.text) return before;
-  const kept = text.startsWith(before.text) ? before.blocks.slice(0, Math.max(0, before.blocks.length - 2)) : [];
+  const kept = text.startsWith(before.text)
+    ? before.blocks.slice(0, Math.max(0, before.blocks.length - 2))
+    : [];
   const offset = kept.reduce((sum, block) => sum + block.length, 0);
   const rest = text.slice(offset);
   const lexer = new Lexer({ gfm: true });

@@ -26,8 +26,29 @@ import yaml from "highlight.js/lib/languages/yaml";
 import type { ReactNode } from "react";
 
 const languages = {
-  bash, c, cpp, csharp, css, diff, dockerfile, go, ini, java, javascript, json, kotlin, markdown, php, python, ruby,
-  rust, sql, swift, typescript, xml, yaml,
+  bash,
+  c,
+  cpp,
+  csharp,
+  css,
+  diff,
+  dockerfile,
+  go,
+  ini,
+  java,
+  javascript,
+  json,
+  kotlin,
+  markdown,
+  php,
+  python,
+  ruby,
+  rust,
+  sql,
+  swift,
+  typescript,
+  xml,
+  yaml,
 };
 for (const [name, grammar] of Object.entries(languages)) hljs.registerLanguage(name, grammar);
 

@@ -19,7 +19,9 @@ export function renderTokens(tokens: Token[], options: RenderOptions, depth = 0)
 function renderToken(token: Token, options: RenderOptions, depth: number): ReactNode {
   if (depth > DEEPEST) return token.raw;
   const inside = (): ReactNode =>
-    "tokens" in token && token.tokens ? renderTokens(token.tokens, options, depth + 1) : decode(textOf(token));
+    "tokens" in token && token.tokens
+      ? renderTokens(token.tokens, options, depth + 1)
+      : decode(textOf(token));
   switch (token.type) {
     case "space":
     case "def":
@@ -33,7 +35,11 @@ function renderToken(token: Token, options: RenderOptions, depth: number): React
     case "escape":
       return textOf(token);
     case "html":
-      return (token as Tokens.HTML).block ? <p className="whitespace-pre-wrap">{token.raw.trimEnd()}</p> : token.raw;
+      return (token as Tokens.HTML).block ? (
+        <p className="whitespace-pre-wrap">{token.raw.trimEnd()}</p>
+      ) : (
+        token.raw
+      );
     case "strong":
       return <strong>{inside()}</strong>;
     case "em":
@@ -47,7 +53,13 @@ function renderToken(token: Token, options: RenderOptions, depth: number): React
     case "codespan":
       return <code>{textOf(token)}</code>;
     case "code":
-      return <CodeBlock code={textOf(token)} lang={(token as Tokens.Code).lang ?? ""} complete={options.complete} />;
+      return (
+        <CodeBlock
+          code={textOf(token)}
+          lang={(token as Tokens.Code).lang ?? ""}
+          complete={options.complete}
+        />
+      );
     case "blockquote":
       return <blockquote>{inside()}</blockquote>;
     case "list":
@@ -87,7 +99,12 @@ function renderList(list: Tokens.List, options: RenderOptions, depth: number): R
   const items = list.items.map((item, index) => (
     <li key={index} className={item.task ? "task" : undefined}>
       {item.task && (
-        <input type="checkbox" checked={Boolean(item.checked)} disabled aria-label={item.checked ? "Done" : "Not done"} />
+        <input
+          type="checkbox"
+          checked={Boolean(item.checked)}
+          disabled
+          aria-label={item.checked ? "Done" : "Not done"}
+        />
       )}
       {renderTokens(
         item.tokens.filter((token) => token.type !== "checkbox"),
