@@ -8,6 +8,9 @@ PROD_ENV = DJANGO_SETTINGS_MODULE=agentx.settings.prod ALLOWED_HOSTS=agentx.exam
 # For commands that work without a database and say so in the log.
 QUIET = AGENTX_LOG_LEVEL=CRITICAL
 
+# Python's and the front end's packages are installed at the same time.
+MAKEFLAGS += -j2
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-fast check e2e bench format wire lock setup setup-dev frontend frontend-deps clean
 

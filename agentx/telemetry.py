@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -41,6 +42,7 @@ _SHARED: list[Any] = [
 
 def log_config(*, level: str) -> dict[str, Any]:
     """A ``logging.config.dictConfig`` dictionary: standard loggers and structlog's share one JSON formatter."""
+    logging.captureWarnings(True)  # libraries put values into warnings; this way they are redacted, too
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

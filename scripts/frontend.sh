@@ -11,6 +11,18 @@ fail() {
     exit 2
 }
 
+# Runs a command silently; its output is shown when it fails.
+quietly() {
+    log=$(mktemp)
+    if "$@" >"$log" 2>&1; then
+        rm -f "$log"
+    else
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+}
+
 command -v node >/dev/null 2>&1 ||
     fail "Node 20.19 or newer is needed to build the front end and was not found; get it from your system or nodejs.org"
 command -v npm >/dev/null 2>&1 || fail "npm is needed to build the front end and was not found; it usually comes with Node"
@@ -21,7 +33,7 @@ node -e 'const [major, minor] = process.versions.node.split(".").map(Number);
 wanted=$(cat frontend/package.json frontend/package-lock.json | cksum)" $(node --version)"
 if [ "$(cat "$deps_stamp" 2>/dev/null)" != "$wanted" ]; then
     echo "installing front-end packages (only when the locked list has changed) …"
-    npm --prefix frontend ci --ignore-scripts --no-audit --no-fund --loglevel=error ||
+    quietly npm --prefix frontend ci --ignore-scripts --no-audit --no-fund --loglevel=error ||
         fail "the front-end packages could not be installed (see above); is the package registry reachable?"
     echo "$wanted" > "$deps_stamp"
 fi
@@ -35,6 +47,6 @@ done | cksum)
 if [ "$(cat "$build_stamp" 2>/dev/null)" != "$wanted" ] || [ ! -f frontend/dist/index.html ]; then
     echo "building the front end (only when its sources have changed) …"
     rm -f "$build_stamp"
-    npm --prefix frontend run --silent build || fail "the front end could not be built (see above)"
+    quietly npm --prefix frontend run --silent build || fail "the front end could not be built (see above)"
     echo "$wanted" > "$build_stamp"
 fi

@@ -48,6 +48,7 @@ class Message(models.Model):
 
     class Meta:
         ordering = ["conversation", "seq"]
+        permissions = [("view_content", "Can view what people wrote")]
         constraints = [
             models.UniqueConstraint(fields=["conversation", "seq"], name="message_seq"),
             models.CheckConstraint(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import django.db
-import httpx
+import httpx2
 import redis
 import redis.exceptions
 from django.conf import settings
@@ -163,13 +163,13 @@ def _model_ask(base_url: str) -> Component:
     url = f"{base_url.rstrip('/')}/models"
     try:
         with (
-            httpx.Client(timeout=MODEL_TIMEOUT_SECONDS, trust_env=False) as client,
+            httpx2.Client(timeout=MODEL_TIMEOUT_SECONDS, trust_env=False) as client,
             client.stream(
                 "GET", url, headers=headers
             ) as answer,  # the body is never read: it may be of any size
         ):
             status = answer.status_code
-    except (httpx.HTTPError, httpx.InvalidURL):
+    except (httpx2.HTTPError, httpx2.InvalidURL):
         return Component(ok=False, detail="cannot be reached")
     if status in (401, 403):
         return Component(ok=False, detail="rejects the API key")

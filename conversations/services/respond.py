@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from agentx.errors import EmptyAnswer, RateLimited, RetryableModelError
@@ -111,38 +112,59 @@ async def _call_stream(
     started: float,
 ) -> None:
     """One model call; its usage is recorded even when it fails."""
-    call_started = time.monotonic()
-    usage: UsageReport | None = None
-    finish = ""
-    first_ms: int | None = None
+    call = _Call(model=model_name, started=time.monotonic(), estimated_prompt_tokens=view.allocation.used)
     items = model.stream(messages=view.messages, max_output_tokens=view.allocation.response)
+    watched = _with_waiting_pings(
+        with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
+    )
     try:
-        async for item in _with_waiting_pings(
-            with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
-        ):
-            if isinstance(item, ContentDelta | ReasoningDelta):
-                if first_ms is None:
-                    first_ms = _milliseconds_since(call_started)
-                    draft.first_token_ms = draft.first_token_ms or _milliseconds_since(started)
-                _publish(item, draft=draft, run_log=run_log)
-            elif isinstance(item, UsageReport):
-                usage = item
-            elif isinstance(item, Finish):
-                finish = draft.finish_reason = item.reason
+        async with aclosing(watched) as source:  # so that the connection ends with the call, whatever ends it
+            async for item in source:
+                if isinstance(item, ContentDelta | ReasoningDelta):
+                    if draft.first_token_ms is None:
+                        draft.first_token_ms = _milliseconds_since(started)
+                    _publish(item, draft=draft, run_log=run_log)
+                elif isinstance(item, Finish):
+                    draft.finish_reason = item.reason
+                call.note(item)
     finally:
-        draft.calls.append(
-            CallUsage(
-                call_index=len(draft.calls),
-                model=model_name,
-                prompt_tokens=usage.prompt_tokens if usage else None,
-                cached_tokens=usage.cached_tokens if usage else None,
-                output_tokens=usage.output_tokens if usage else None,
-                reasoning_tokens=usage.reasoning_tokens if usage else None,
-                estimated_prompt_tokens=view.allocation.used,
-                first_token_ms=first_ms,
-                total_ms=_milliseconds_since(call_started),
-                finish_reason=finish,
-            )
+        draft.calls.append(call.as_usage(index=len(draft.calls)))
+
+
+_UNREPORTED = UsageReport(prompt_tokens=None, cached_tokens=None, output_tokens=None, reasoning_tokens=None)
+
+
+@dataclass(slots=True)
+class _Call:
+    """What one model call is remembered by."""
+
+    model: str
+    started: float
+    estimated_prompt_tokens: int
+    first_token_ms: int | None = None
+    finish_reason: str = ""
+    reported: UsageReport = _UNREPORTED
+
+    def note(self, item: StreamItem) -> None:
+        if isinstance(item, ContentDelta | ReasoningDelta) and self.first_token_ms is None:
+            self.first_token_ms = _milliseconds_since(self.started)
+        elif isinstance(item, UsageReport):
+            self.reported = item
+        elif isinstance(item, Finish):
+            self.finish_reason = item.reason
+
+    def as_usage(self, *, index: int) -> CallUsage:
+        return CallUsage(
+            call_index=index,
+            model=self.model,
+            prompt_tokens=self.reported.prompt_tokens,
+            cached_tokens=self.reported.cached_tokens,
+            output_tokens=self.reported.output_tokens,
+            reasoning_tokens=self.reported.reasoning_tokens,
+            estimated_prompt_tokens=self.estimated_prompt_tokens,
+            first_token_ms=self.first_token_ms,
+            total_ms=_milliseconds_since(self.started),
+            finish_reason=self.finish_reason,
         )
 
 
@@ -160,8 +182,8 @@ def _publish(item: ContentDelta | ReasoningDelta, *, draft: Draft, run_log: RunL
 
 
 async def _with_waiting_pings(
-    items: AsyncIterator[StreamItem], *, run_log: RunLog, limits: RespondLimits
-) -> AsyncIterator[StreamItem]:
+    items: AsyncGenerator[StreamItem], *, run_log: RunLog, limits: RespondLimits
+) -> AsyncGenerator[StreamItem]:
     """Pass items on; until the first one has come, say from time to time that we are waiting."""
     began = time.monotonic()
 
@@ -174,9 +196,10 @@ async def _with_waiting_pings(
 
     pinger = asyncio.create_task(ping())
     try:
-        async for item in items:
-            pinger.cancel()
-            yield item
+        async with aclosing(items) as source:
+            async for item in source:
+                pinger.cancel()
+                yield item
     finally:
         pinger.cancel()
 

@@ -137,7 +137,8 @@ export async function assertAccessible(page, what) {
       runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     });
     return result.violations.map(
-      (violation) => `${violation.id}: ${violation.help}: ${violation.nodes.map((node) => node.html).join(" | ")}`,
+      (violation) =>
+        `${violation.id}: ${violation.help}: ${violation.nodes.map((node) => node.html).join(" | ")}`,
     );
   });
   assert.deepEqual(found, [], what);

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from agentx.settings.env import read
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,21 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The value below which ``share`` of the values lie; 0.5 is the median."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def bench_texts() -> list[str]:
+    """Texts of the dialogues in ``AGENTX_BENCH_DATA``; says so and gives nothing when there are none."""
+    folder = read("AGENTX_BENCH_DATA")
+    files = sorted(folder.glob("*.json")) if folder is not None else []
+    texts = [
+        message["text"]
+        for path in files
+        for dialogue in json.loads(path.read_text())
+        for message in dialogue["messages"]
+    ]
+    if not texts:
+        print("no dialogues in AGENTX_BENCH_DATA: synthetic text instead")
+    return texts
 
 
 def idle_share(seconds: float = 1.0) -> float:

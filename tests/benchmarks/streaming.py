@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.benchmarks.figures import Figure, percentile
+from tests.benchmarks.figures import Figure, bench_texts, percentile
 from tests.stack import Client, Stack, running_stack
 
 STREAMS, RATE, TOKENS = 25, 40, 120
@@ -94,7 +94,8 @@ def _replay(stack: Stack, client: Client) -> list[Figure]:
 
 def _long_conversation(stack: Stack, client: Client) -> list[Figure]:
     conversation = client.conversation()
-    stack.sql_run(_FILL, conversation, LONG_CONVERSATION)
+    texts = bench_texts() or ["word " * 40]
+    stack.sql_run(_FILL, conversation, texts, len(texts), LONG_CONVERSATION)
     pages, accepts = [], []
     for _ in range(5):
         began = time.perf_counter()
@@ -121,7 +122,7 @@ WITH filled AS (
     INSERT INTO conversations_message (conversation_id, seq, turn, role, content, parts, tool_calls, tool_call_id, status,
         token_count, tokenizer, cumulative_tokens, chain_hash, metadata, created_at)
     SELECT %s::uuid, n, (n + 1) / 2, CASE WHEN n %% 2 = 1 THEN 'user' ELSE 'assistant' END,
-        repeat('word ', 40), '[]', '[]', '', 'complete', 44, 'bench', n * 44, '', '{}', now()
+        (%s::text[])[1 + n %% %s], '[]', '[]', '', 'complete', 44, 'bench', n * 44, '', '{}', now()
     FROM generate_series(1, %s::int) AS n RETURNING conversation_id, seq
 )
 UPDATE conversations_conversation c SET next_seq = f.top + 1, next_turn = f.top / 2 + 1, total_tokens = f.top * 44

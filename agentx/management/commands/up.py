@@ -16,7 +16,7 @@ from agentx.settings.env import data_dir, read
 
 class Command(BaseCommand):
     help = "Start PostgreSQL, Valkey, a local model, web, runner and worker; stop them all with Ctrl-C."
-    requires_system_checks = []
+    requires_system_checks = []  # pyright: ignore[reportAssignmentType]
 
     def handle(self, *args: Any, **options: Any) -> None:
         console = Console()

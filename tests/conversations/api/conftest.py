@@ -10,6 +10,17 @@ from django.test import AsyncClient, Client
 from agentx.accounts.services import token_create
 
 
+class BearerAsyncClient(AsyncClient):
+    """Django's own puts default headers into the ASGI scope under names that no server uses."""
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__()
+        self._bearer = headers
+
+    def generic(self, *args, headers=None, **kwargs):
+        return super().generic(*args, headers=self._bearer | (headers or {}), **kwargs)
+
+
 @pytest.fixture
 def bearer() -> Callable[..., dict[str, str]]:
     """The headers of a user's token."""
@@ -30,7 +41,7 @@ def client_for(bearer) -> Callable[..., Client]:
 @pytest.fixture
 def async_client_for(bearer) -> Callable[..., AsyncClient]:
     """A client of a user that goes the way of the ASGI server."""
-    return lambda user: AsyncClient(headers=bearer(user))
+    return lambda user: BearerAsyncClient(bearer(user))
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ async def test_b62_a_bad_position_is_a_400(http, user, conversation, query):
     assert (await http.get(f"/api/runs/{run_id}/events?{query}")).status_code == 400
 
 
-@pytest.mark.parametrize("header", ["abc", "-1", "1.5", "0x10", "99999999999", "٣", " "])
+@pytest.mark.parametrize("header", ["abc", "-1", "1.5", "0x10", "99999999999", "²", " "])
 async def test_b63_a_last_event_id_with_junk_is_a_400(http, conversation, header):
     run_id = await _queued(http, conversation)
 

@@ -39,7 +39,7 @@ export const Answer = memo(function Answer({ row, session, isLast }: AnswerProps
       {thought && <Thinking text={thought.text} live={thinkingNow} seconds={thought.seconds} />}
       {text && <Markdown text={text} streaming={streaming} />}
       {!row.live && <Ending row={row} retry={retry} />}
-      <div className="answer-line mt-1 flex min-h-8 items-center gap-2 text-[0.8125rem] text-muted">
+      <div className="mt-1 -ml-1.5 flex min-h-8 items-center gap-2 text-[0.8125rem] text-muted">
         {streaming ? <StatusLine session={session} /> : <Footer row={row} text={text} retry={retry} />}
       </div>
     </article>
@@ -58,14 +58,14 @@ function Footer({ row, text, retry }: FooterProps): ReactNode {
   return (
     <>
       {stopped && (
-        <span className="inline-flex shrink-0 items-center gap-1.5 rounded-md bg-raised px-2 py-0.5 font-medium text-ink">
+        <span className="ml-1.5 inline-flex shrink-0 items-center gap-1.5 rounded-md bg-raised px-2 py-0.5 font-medium text-ink">
           <Square aria-hidden size={10} className="fill-current" />
           {words.ended.stopped}
         </span>
       )}
       {text && <CopyButton text={text} label="Copy answer" />}
       {stopped && retry && <RetryButton retry={retry} />}
-      {facts.length > 0 && <span className="truncate tabular-nums">{facts.join(" · ")}</span>}
+      {facts.length > 0 && <span className="truncate pl-1 tabular-nums">{facts.join(" · ")}</span>}
     </>
   );
 }

@@ -26,17 +26,19 @@ export function StatusLine({ session }: { session: ChatSession }): ReactNode {
 
   if (!state.stopping && !state.pending && silent >= STALLED_AFTER) {
     return (
-      <span className="flex flex-wrap items-center gap-2">
+      <span className="flex flex-wrap items-center gap-2 pl-1.5">
         <span className="tabular-nums">No output for {Math.floor(silent / 1000)} s</span>
         <Button onClick={session.keepWaiting}>Keep waiting</Button>
         <Button onClick={session.stop}>Stop</Button>
       </span>
     );
   }
+  const what = sayWhat(state);
+  if (what === null) return null;
   return (
-    <span className="flex items-center gap-2 tabular-nums">
+    <span className="flex items-center gap-2 pl-1.5 tabular-nums">
       <span className="running-dot" aria-hidden />
-      {sayWhat(state)}, {seconds} s
+      {what}, {seconds} s
     </span>
   );
 }
@@ -50,12 +52,13 @@ interface Said {
   stopping: boolean;
 }
 
-function sayWhat(state: Said): string {
+/** Null while the thinking bubble says it already. */
+function sayWhat(state: Said): string | null {
   if (state.stopping) return "Stopping";
   if (state.pending && state.link === "offline") return "Will send when online";
   if (state.pending && state.link === "waiting") return "Will send when connected";
   if (state.pending) return "Sending";
   if (state.label) return state.label;
   if (state.writing) return "Writing";
-  return state.thinking ? "Working" : "Waiting for the answer";
+  return state.thinking ? null : "Waiting for the answer";
 }

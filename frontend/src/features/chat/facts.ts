@@ -21,6 +21,6 @@ export function answerFacts(metadata: Facts): string[] {
     facts.push(`${tokens.toLocaleString("en")} ${tokens === 1 ? "token" : "tokens"}`);
   }
   const ms = inside(metadata.timings).total_ms;
-  if (typeof ms === "number") facts.push(formatDuration(ms));
+  if (typeof ms === "number" && ms >= 50) facts.push(formatDuration(ms));
   return facts;
 }

@@ -66,14 +66,22 @@ class Tree {
     if (text) this.open.at(-1)!.children.push(text);
   }
 
-  startScope(scope: string): void {
+  openNode(scope: string): void {
     const node: Node = { scope, children: [] };
     this.open.at(-1)!.children.push(node);
     this.open.push(node);
   }
 
-  endScope(): void {
+  closeNode(): void {
     if (this.open.length > 1) this.open.pop();
+  }
+
+  startScope(scope: string): void {
+    this.openNode(scope);
+  }
+
+  endScope(): void {
+    this.closeNode();
   }
 
   __addSublanguage(other: Tree): void {

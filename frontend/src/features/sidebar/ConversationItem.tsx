@@ -45,7 +45,7 @@ export function ConversationItem({
       <a
         href={`/c/${conversation.id}`}
         aria-current={current ? "page" : undefined}
-        className="touch flex min-h-9 min-w-0 flex-1 items-center gap-2 rounded-lg py-1 pr-1 pl-2 text-sm"
+        className="touch flex min-h-9 min-w-0 flex-1 items-center gap-2 rounded-lg py-1 pr-2 pl-2 text-sm group-focus-within:pr-10 group-hover:pr-10 coarse:pr-12"
         onClick={(event) => {
           if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
           event.preventDefault();
@@ -69,7 +69,7 @@ export function ConversationItem({
             aria-label={`Actions for ${title}`}
             onPointerDown={() => (opensEditor.current = false)}
             onKeyDown={() => (opensEditor.current = false)}
-            className="touch mr-1 inline-flex size-7 shrink-0 items-center justify-center rounded-md text-muted opacity-0 transition-opacity group-hover:opacity-100 hover:text-ink focus-visible:opacity-100 data-[state=open]:opacity-100 coarse:opacity-100"
+            className="touch absolute right-1 inline-flex size-7 shrink-0 items-center justify-center rounded-md text-muted opacity-0 transition-opacity group-hover:opacity-100 hover:text-ink focus-visible:opacity-100 data-[state=open]:opacity-100 coarse:opacity-100"
           >
             <Ellipsis aria-hidden size={16} />
           </button>
