@@ -48,7 +48,7 @@ class RequestContextMiddleware:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if iscoroutinefunction(self):
+        if iscoroutinefunction(self._get_response):
             return self._acall(request)
         with structlog.contextvars.bound_contextvars(request_id=_assign_id(request)):
             return _mark(request, self._get_response(request))

@@ -86,9 +86,9 @@ class RunAdmin(ReadOnly):
     def allocation_table(self, row: Run) -> SafeString | str:
         if not row.allocation:
             return "-"
-        grants = row.allocation.get("grants", [])
+        grants: list[dict[str, Any]] = row.allocation.get("grants", [])
         columns = ("key", "asked", "granted", "action")
-        lines = (tuple(grant.get(column, "") for column in columns) for grant in grants)
+        lines: list[Any] = [tuple(grant.get(column, "") for column in columns) for grant in grants]
         head = format_html_join("", "<th>{}</th>", ((column,) for column in columns))
         return format_html("<table><tr>{}</tr>{}</table>", head, format_html_join("", _row(4), lines))
 

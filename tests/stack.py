@@ -176,7 +176,15 @@ class Stack:
         return {
             "web": [
                 *(python, "-m", "uvicorn", "agentx.asgi:application", "--host", "127.0.0.1"),
-                *("--port", str(self.port), "--log-level", "warning", "--ws-max-size", "1048576"),
+                *(
+                    "--port",
+                    str(self.port),
+                    "--log-level",
+                    "warning",
+                    "--ws-max-size",
+                    "1048576",
+                    "--no-proxy-headers",
+                ),
                 *("--timeout-graceful-shutdown", "2"),
             ],
             "runner": [python, "manage.py", "run_turns"],

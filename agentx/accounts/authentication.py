@@ -41,7 +41,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token = token_from_header(header)
         return token.user, token
 
-    def authenticate_header(self, request: Request) -> str:
+    def authenticate_header(self, request: Request) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         return 'Bearer realm="api"'
 
 
@@ -67,7 +67,7 @@ class IsSignedInWithScope(permissions.BasePermission):
 
     message = "This token may only read"
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         if not request.user or not request.user.is_authenticated:
             raise NotAuthenticated
         token = request.auth

@@ -48,7 +48,7 @@ def user_create(
 ) -> User:
     """A new user; without a password only links and tokens sign them in."""
     make = User.objects.create_superuser if superuser else User.objects.create_user
-    return make(username=username, password=password, display_name=display_name)
+    return make(username=username, email="", password=password, display_name=display_name)
 
 
 def owner_ensure() -> User:

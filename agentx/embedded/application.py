@@ -101,7 +101,7 @@ def build_app_processes(
     web = AppProcess(
         name="web",
         label="web",
-        argv=_web_command(host=host, port=port),
+        argv=_web_command(host=host, port=port, proxied=env.get("TRUST_PROXY_HEADERS", "")),
         env=env,
         folder=folder,
         stop_seconds=10.0,  # uvicorn itself gives open requests five
@@ -127,11 +127,14 @@ def build_app_processes(
     return [web, runner, worker]
 
 
-def _web_command(*, host: str, port: int) -> tuple[str, ...]:
+def _web_command(*, host: str, port: int, proxied: str) -> tuple[str, ...]:
+    # By default uvicorn believes X-Forwarded-For from loopback, which any local program could then write.
+    believed = proxied.strip().lower() in ("1", "true", "yes", "on")
     return (
         *(sys.executable, "-m", "uvicorn", "agentx.asgi:application", "--host", host, "--port", str(port)),
         *("--loop", "uvloop", "--http", "httptools", "--ws", "websockets", "--ws-max-size", "1048576"),
         *("--timeout-graceful-shutdown", "5", "--no-access-log"),
+        "--proxy-headers" if believed else "--no-proxy-headers",
     )
 
 

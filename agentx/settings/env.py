@@ -155,7 +155,8 @@ _ENV = environ.Env()
 
 def data_dir() -> Path:
     """The data folder, absolute; relative values count from the project's root."""
-    return (ROOT / os.environ.get("AGENTX_DATA_DIR", _BY_NAME["AGENTX_DATA_DIR"].default)).resolve()
+    chosen = os.environ.get("AGENTX_DATA_DIR") or _BY_NAME["AGENTX_DATA_DIR"].default
+    return (ROOT / str(chosen)).resolve()
 
 
 def _discovered() -> dict[str, str]:

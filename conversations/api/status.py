@@ -86,7 +86,7 @@ class StatusView(ApiView):
 def _require_signed_in(request: Request) -> None:
     """Raises ``NotAuthenticated``, and ``Unavailable`` when the database went away meanwhile."""
     try:
-        for authenticator in api_settings.DEFAULT_AUTHENTICATION_CLASSES:
+        for authenticator in api_settings.DEFAULT_AUTHENTICATION_CLASSES or ():
             if authenticator().authenticate(request) is not None:
                 return
     except Exception as error:

@@ -34,4 +34,6 @@ class Conversation(models.Model):
         ]
 
     def __str__(self) -> str:
-        return str(self.id)  # not the title: it quotes the first message, and str() reaches logs and the admin
+        return str(
+            self.id
+        )  # not the title: it quotes the first message, and str() reaches logs and the admin

@@ -19,6 +19,7 @@ function required(name) {
 let browser;
 let state;
 
+/** Starts Chromium and uses the sign-in link, which works once, so its session is shared by all tests. */
 export async function browserStart() {
   browser = await chromium.launch({
     executablePath: process.env.CHROMIUM_PATH || "/usr/bin/chromium",
@@ -31,7 +32,11 @@ export async function browserStart() {
       "--disable-gpu",
     ],
   });
-  return browser;
+  const page = await openPage();
+  await page.goto(SIGN_IN);
+  await messageBox(page).waitFor();
+  state = await page.context().storageState();
+  await page.context().close();
 }
 
 export async function browserStop() {
@@ -41,7 +46,7 @@ export async function browserStop() {
 /** A page without a session. Everything that the browser reports as wrong is collected in `page.problems`. */
 export async function openPage({ width = 1280, height = 800, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, ...options });
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(10_000);
   const page = await context.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
@@ -55,15 +60,8 @@ export async function openPage({ width = 1280, height = 800, ...options } = {}) 
   return page;
 }
 
-/** A signed-in page on a new chat. The link works once, so its session is shared by all. */
+/** A signed-in page on a new chat, or on `path`. */
 export async function openApp(options = {}) {
-  if (!state) {
-    const first = await openPage();
-    await first.goto(SIGN_IN);
-    await messageBox(first).waitFor();
-    state = await first.context().storageState();
-    await first.context().close();
-  }
   const page = await openPage({ storageState: state, ...options });
   await page.goto(options.path ? BASE + options.path : BASE);
   return page;
@@ -101,9 +99,10 @@ export async function scriptModel(script) {
   assert.equal(answer.ok, true, await answer.text());
 }
 
+const words = (text) => text.match(/\S+\s*|\s+/g) ?? [];
+
 /** A script that writes `text` word by word. */
 export function saying(match, text, { tokensPerSecond = 0, reasoning = "", ...rest } = {}) {
-  const words = (value) => value.match(/\S+\s*|\s+/g) ?? [];
   return {
     match,
     tokens_per_second: tokensPerSecond,

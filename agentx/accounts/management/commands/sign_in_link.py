@@ -36,8 +36,8 @@ class Command(BaseCommand):
 
 def default_base_url() -> str:
     """The address a browser on this machine would use; one that means "all interfaces" is shown as loopback."""
-    host = read("AGENTX_HOST")
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(host, host)
+    host: str = read("AGENTX_HOST")
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host) or host or "127.0.0.1"
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     return f"http://{host}:{read('AGENTX_PORT')}"
