@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -84,9 +84,9 @@ class RunAdmin(ReadOnly):
 
     @admin.display(description="allocation, in tokens")
     def allocation_table(self, row: Run) -> SafeString | str:
-        if not row.allocation:
+        grants = cast("dict[str, Any]", row.allocation or {}).get("grants", [])
+        if not grants:
             return "-"
-        grants: list[dict[str, Any]] = row.allocation.get("grants", [])
         columns = ("key", "asked", "granted", "action")
         lines: list[Any] = [tuple(grant.get(column, "") for column in columns) for grant in grants]
         head = format_html_join("", "<th>{}</th>", ((column,) for column in columns))

@@ -56,10 +56,13 @@ class Runner:
         self.instance = f"{self._name}/{uuid4().hex[:8]}"
         self._working: dict[UUID, _Working] = {}
         self._stopping = asyncio.Event()
+        self._grace_over = asyncio.Event()
         self._wake = asyncio.Event()
 
     def stop(self) -> None:
-        """Claim nothing more; let what runs finish within ``RUN_DRAIN_SECONDS``."""
+        """Claim nothing more; let what runs finish within ``RUN_DRAIN_SECONDS``. Asked again: interrupt it now."""
+        if self._stopping.is_set():
+            self._grace_over.set()
         self._stopping.set()
         self._wake.set()
 
@@ -188,18 +191,29 @@ class Runner:
         if not self._working:
             return
         log.info("runner_draining", turns=len(self._working))
-        await asyncio.wait({item.task for item in self._working.values()}, timeout=settings.RUN_DRAIN_SECONDS)
+        finished = asyncio.gather(*(item.task for item in self._working.values()))
+        hurry = asyncio.create_task(self._grace_over.wait())
+        await asyncio.wait(
+            {finished, hurry}, timeout=settings.RUN_DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        hurry.cancel()
         for item in list(self._working.values()):
             item.control.end(Draining())
         if rest := {item.task for item in self._working.values()}:
             await asyncio.wait(rest, timeout=10)
 
     async def _guarded(self, func, /, **kwargs):
-        """A database hop of a loop that must outlive the database's absence: None when it failed."""
+        """A database hop of a loop that must outlive any failure of it: None when it failed.
+
+        A heartbeat or a reaper that ended with its first error would take every turn of this runner with it.
+        """
         try:
             return await in_db_thread(func, **kwargs)
         except django.db.Error as error:
             log.warning("database_unavailable", during=func.__name__, error=type(error).__name__)
+            return None
+        except Exception:
+            log.exception("runner_loop_failed", during=func.__name__)
             return None
 
 

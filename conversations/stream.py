@@ -70,14 +70,17 @@ def head_key(run_id: UUID | str) -> str:
 
 def redis_connect(url: str) -> redis.asyncio.Redis:
     """An asyncio client that fails at once: retrying is done by callers, who know whether it is safe."""
-    return redis.asyncio.Redis.from_url(
+    # Callers beyond the limit wait for a connection: to be refused one would look as if Redis were down.
+    pool = redis.asyncio.BlockingConnectionPool.from_url(
         url,
         socket_timeout=SOCKET_TIMEOUT,
         socket_connect_timeout=2,
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
         max_connections=50,
+        timeout=SOCKET_TIMEOUT,
     )
+    return redis.asyncio.Redis.from_pool(pool)
 
 
 class RunLog:
@@ -218,7 +221,14 @@ class LogWriter:
             self._wake.clear()
             self._urgent.clear()
             dirty, self._dirty = self._dirty, {}
-            await self._flush(dirty)
+            try:
+                await self._flush(dirty)
+            except (
+                Exception
+            ):  # one writer serves every turn of the process: it must outlive what one of them does
+                log.exception("event_log_flush_failed")
+                for run_log in dirty.values():
+                    self.mark(run_log)
             if self.down_since is not None:
                 await asyncio.sleep(0.5)  # while Redis is away, more attempts would be of no use
             else:
@@ -232,12 +242,13 @@ class LogWriter:
             for run_log in dirty.values()
             if self.down_since is None and not run_log.covered
         ]:
-            await asyncio.gather(*uncovered)
+            await asyncio.gather(*uncovered, return_exceptions=True)
         batches = [(run_log, batch) for run_log in dirty.values() if (batch := run_log.batch())]
         if not batches:
             return
         try:
             results = await self._append([batch for _, batch in batches])
+            _raise_if_full(results)
         except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
             if self.down_since is None:
                 self.down_since = time.monotonic()
@@ -271,3 +282,10 @@ class LogWriter:
         for batch in batches:
             pipe.evalsha(self._sha or "", 2, *batch)
         return await pipe.execute(raise_on_error=False)
+
+
+def _raise_if_full(results: list[Any]) -> None:
+    """A Redis that takes no more is as good as none. Raises ``OutOfMemoryError``; nothing of that batch was appended."""
+    for result in results:
+        if isinstance(result, redis.exceptions.OutOfMemoryError):
+            raise result

@@ -13,6 +13,10 @@ from agentx.llm.usage import read_usage
 _UNSTORABLE = {0: "\ufffd"} | dict.fromkeys(range(55296, 57344), "�")
 
 
+# As long as a finish reason may be; the longest known one has 23 characters.
+_FINISH_CHARACTERS = 40
+
+
 class AnswerReader:
     """Takes the chunks of one answer in order. ``most_characters``: where an answer that never ends is cut off."""
 
@@ -25,15 +29,18 @@ class AnswerReader:
         self._usage: UsageReport | None = None
 
     def take(
-        self, *, content: str, reasoning: str, finish: str | None, usage: Mapping[str, Any] | None
+        self, *, content: str, reasoning: str, finish: object, usage: Mapping[str, Any] | None
     ) -> list[StreamItem]:
-        """The items of one chunk, at least one. Raises ``StreamBroken`` when the answer is beyond every limit."""
+        """The items of one chunk, at least one. ``finish`` is whatever the provider wrote there.
+
+        Raises ``StreamBroken`` when the answer is beyond every limit.
+        """
         items: list[StreamItem] = []
         if reasoning:
             items.append(ReasoningDelta(clean_text(reasoning)))
         if content:
             items.extend(self._splitter.feed(clean_text(content)))
-        self._finish = finish or self._finish
+        self._finish = clean_text(str(finish))[:_FINISH_CHARACTERS] if finish else self._finish
         if usage:
             self._usage = read_usage(
                 usage

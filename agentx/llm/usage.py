@@ -7,6 +7,9 @@ from typing import Any, cast
 
 from agentx.llm.messages import UsageReport
 
+# What a database column holds; a larger figure is nonsense, and must not keep the answer from being stored.
+_MOST = 2_147_483_647
+
 
 def read_usage(payload: Mapping[str, Any]) -> UsageReport:
     """The ``usage`` object of a chat completion, normalised. A figure that is missing is None, never 0.
@@ -30,4 +33,6 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return value
+    return None

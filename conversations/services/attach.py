@@ -111,9 +111,9 @@ class LogHub:
         listener = Listener(run_id)
         self._listeners.setdefault(run_id, set()).add(listener)
         cursor = self._cursors.setdefault(run_id, head)
-        self._start()
-        await self._ring()
         try:
+            self._start()
+            await self._ring()
             yield listener, cursor
         finally:
             followers = self._listeners.get(run_id, set())
@@ -290,7 +290,8 @@ class _Follower:
         run_id, settled = listener.run_id, self._state.settled
         try:
             head = await self._hub.log_head(run_id=run_id)
-            if 0 < head < self.last and settled is None:  # nobody can have been sent what was never logged
+            unheard = 0 < head < self.last or (self.last and self._state.run.status == Run.Status.QUEUED)
+            if unheard and settled is None:  # nobody can have been sent what was never logged
                 self.last = 0
                 yield self._reset_frame(self._state.run, "")
             events = await self._hub.backlog(run_id=run_id, after=self.last, upto=max(head, fed_from))
@@ -302,12 +303,11 @@ class _Follower:
         if settled is not None and not events:  # expired, or the listener has everything
             yield _frame(RunMissing(run_id=settled.run.id, run_status=settled.run.status))
             return
-        last_logged = events[-1][0] if events else 0
         async for item in self._advance(events):
             yield item
             if _ends(item):
                 return
-        if settled is not None and last_logged < (settled.run.final_seq or 0):
+        if settled is not None:  # what was read has no end, wherever it breaks off
             async for item in self._conclude():
                 yield item
 
@@ -342,12 +342,19 @@ class _Follower:
             yield self._reset_frame(self._state.run, partial.text)
 
     async def _check_row(self) -> AsyncIterator[Item]:
-        """Nothing came for a while: the run may have ended without its log, or lost its owner."""
+        """Nothing came for a while: the run may have ended without its log, or lost its owner.
+
+        While no log can be read, the checkpoints stand in for it: a new one is a reset to a longer text.
+        """
         with contextlib.suppress(django.db.Error):
             self._state = await in_db_thread(_follow_state, user_id=self._user_id, run_id=self._state.run.id)
+            partial = self._state.partial
             if self._state.settled is not None:
                 async for item in self._conclude():
                     yield item
+            elif not self._hub.available and partial.seq > self.last:
+                self.last = partial.seq
+                yield self._reset_frame(self._state.run, partial.text)
 
     async def _conclude(self) -> AsyncIterator[Item]:
         """The end of a run from its row, for a log that does not have it."""

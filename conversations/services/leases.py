@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+import django.db
 import redis
 import structlog
 from django.conf import settings
@@ -21,6 +22,7 @@ from django.db.models import ExpressionWrapper, Q
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
+from agentx.errors import LeaseLost
 from agentx.redis_client import redis_client
 from conversations.contracts import Outcome, RunClaim
 from conversations.events import Delta, decode_event
@@ -107,7 +109,7 @@ def checkpoint_save(*, claim: RunClaim, text: str, seq: int) -> bool | None:
     )
     if not changed:
         return None
-    return Run.objects.filter(pk=claim.run_id).values_list("cancel_requested", flat=True).get()
+    return Run.objects.filter(pk=claim.run_id).values_list("cancel_requested", flat=True).first()
 
 
 def cancels_pending(*, run_ids: Sequence[UUID]) -> set[UUID]:
@@ -125,7 +127,13 @@ def runs_reap(*, predecessor: str | None = None, instance: str | None = None) ->
     if predecessor:
         overdue |= Q(lease_owner__startswith=f"{predecessor}/") & ~Q(lease_owner=instance or "")
     due = list(Run.objects.filter(Q(status=Run.Status.RUNNING) & overdue).values_list("pk", "lease_token"))
-    return sum(_settle_abandoned(run_id=run_id, token=token) for run_id, token in due)
+    settled = 0
+    for run_id, token in due:
+        try:
+            settled += _settle_abandoned(run_id=run_id, token=token)
+        except django.db.Error as error:  # its turn comes again; the others must not wait for it
+            log.error("run_not_settled", run_id=str(run_id), error=type(error).__name__)
+    return settled
 
 
 def runs_settle_in_passing(*, user_id: int) -> None:
@@ -157,18 +165,23 @@ def _settle_abandoned(*, run_id: UUID, token: UUID) -> bool:
     if not taken:
         return False
     _log_fence(run_id=run_id, token=mine)
-    row = Run.objects.select_related("conversation").get(pk=run_id)
+    row = Run.objects.filter(pk=run_id).first()
+    if row is None:
+        return False  # deleted with its conversation
     shown, last_seq = _log_read(run_id=run_id)
     text = max(shown, row.partial_text, key=len)
     last_seq = max(last_seq, row.partial_seq)
-    run_settle(
-        run_id=run_id,
-        conversation_id=row.conversation_id,
-        token=mine,
-        last_seq=last_seq,
-        outcome=_abandoned_outcome(text=text, cancelled=row.cancel_requested, allocation=row.allocation),
-        append_events=True,
-    )
+    try:
+        run_settle(
+            run_id=run_id,
+            conversation_id=row.conversation_id,
+            token=mine,
+            last_seq=last_seq,
+            outcome=_abandoned_outcome(text=text, cancelled=row.cancel_requested, allocation=row.allocation),
+            append_events=True,
+        )
+    except LeaseLost:
+        return False  # deleted, or settled by another process, in this moment
     log.warning("run_interrupted", run_id=str(run_id), characters=len(text))
     return True
 

@@ -9,8 +9,14 @@ from conversations.models import Conversation, Run
 
 
 def conversation_lock(*, conversation_id: UUID) -> Conversation:
-    """Lock a conversation that the caller may write; needs a transaction."""
-    return Conversation.objects.select_for_update().get(pk=conversation_id)
+    """Lock a conversation whose run the caller holds; needs a transaction.
+
+    Raises ``LeaseLost`` when it was deleted meanwhile, since its runs went with it.
+    """
+    row = Conversation.objects.select_for_update().filter(pk=conversation_id).first()
+    if row is None:
+        raise LeaseLost
+    return row
 
 
 def run_lock_owned(*, run_id: UUID, token: UUID) -> Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
@@ -38,15 +39,48 @@ def turn_submit(
     other text), ``RunActive``, ``HeadMoved``, ``DoesNotFit`` and ``TooMany`` (queue full); each leaves everything as
     it was.
     """
+    sent = _Sent(
+        user_id=user_id,
+        conversation_id=conversation_id,
+        content=content,
+        client_key=client_key,
+        expected_head=expected_head,
+    )
+    try:
+        return _accept(sent)
+    except RunActive as busy:
+        # Its owner may be gone. The settlement is a transaction of its own: it may add a partial answer, which the next
+        # attempt must read, and a refusal of that attempt must not undo it.
+        if not run_settle_if_expired(run_id=UUID(busy.details["run_id"])):
+            raise
+    return _accept(sent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What a person sent, as given to :func:`turn_submit`."""
+
+    user_id: int
+    conversation_id: UUID
+    content: str
+    client_key: str | None
+    expected_head: int | None
+
+
+def _accept(sent: _Sent) -> TurnAcceptedBody:
+    """The one transaction of :func:`turn_submit`."""
+    conversation_id, content, client_key = sent.conversation_id, sent.content, sent.client_key
     request_hash = hashlib.sha256(content.encode()).hexdigest()
     with transaction.atomic():
-        conversation = access.conversation_get(user_id=user_id, conversation_id=conversation_id, lock=True)
+        conversation = access.conversation_get(
+            user_id=sent.user_id, conversation_id=conversation_id, lock=True
+        )
         first = _first_with_key(conversation_id=conversation_id, client_key=client_key)
         if first is not None:
             return _resent(first, request_hash=request_hash)
         _require_idle(conversation_id=conversation_id)
         head = conversation.next_seq - 1
-        if expected_head is not None and expected_head != head:
+        if sent.expected_head is not None and sent.expected_head != head:
             raise HeadMoved(head=head)
         _require_room_in_queue()
         require_fits_window(content)
@@ -98,7 +132,7 @@ def _resent(run: Run, *, request_hash: str) -> TurnAcceptedBody:
 
 def _require_idle(*, conversation_id: UUID) -> None:
     run = active_run(conversation_id=conversation_id)
-    if run is not None and not run_settle_if_expired(run_id=run.pk):
+    if run is not None:
         raise RunActive(run_id=str(run.pk))
 
 

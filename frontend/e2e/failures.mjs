@@ -56,7 +56,7 @@ test("an answer that breaks off keeps its text and says why", async () => {
 test("a lost connection says so, comes back by itself, and loses and repeats nothing", async () => {
   const page = await openApp();
   await scriptModel(saying("cut-turn", LONG, { tokensPerSecond: 25 }));
-  let cut = () => {};
+  let cut;
   await page.routeWebSocket(/\/ws\//, (socket) => {
     const server = socket.connectToServer();
     cut = () => {

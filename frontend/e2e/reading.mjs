@@ -22,6 +22,19 @@ const PARAGRAPHS = Array.from(
 
 const scrollTop = (page) => transcript(page).evaluate((element) => element.scrollTop);
 
+/** One of the messages of a long conversation, as the server would send it. */
+const makeMessage = (seq) => ({
+  id: seq,
+  seq,
+  turn: Math.ceil(seq / 2),
+  role: seq % 2 ? "user" : "assistant",
+  content: `Text ${seq}. ${"Some more of it. ".repeat(seq % 17)}`,
+  status: "complete",
+  run_id: null,
+  metadata: {},
+  created_at: "2026-01-01T00:00:00Z",
+});
+
 test("C6: a reader who scrolls up is left alone, and can jump back to the end", async () => {
   const page = await openApp();
   await scriptModel(saying("scroll-turn", PARAGRAPHS, { tokensPerSecond: 90 }));
@@ -48,9 +61,9 @@ test("C6: a reader who scrolls up is left alone, and can jump back to the end", 
 test("C5, C28: finished blocks keep their elements, and nothing moves when thinking or the answer ends", async () => {
   const page = await openApp();
   const text =
-    "First paragraph.\n\n```python\nprint(1)\n```\n\nThird paragraph goes on and on. " + "more ".repeat(200);
+    "First paragraph.\n\n```python\nprint(1)\n```\n\nThird paragraph goes on and on. " + "more ".repeat(60);
   await scriptModel(
-    saying("stable-turn", text, { tokensPerSecond: 60, reasoning: "Thinking about it. ".repeat(6) }),
+    saying("stable-turn", text, { tokensPerSecond: 60, reasoning: "Thinking about it. ".repeat(40) }),
   );
   await send(page, "stable-turn");
   await page.getByText(/^Thinking, \d+ s$/).waitFor();
@@ -59,7 +72,7 @@ test("C5, C28: finished blocks keep their elements, and nothing moves when think
     .evaluate((node) => node.getBoundingClientRect().top);
   await lastAnswer(page).getByText("Third paragraph").waitFor();
 
-  await page.waitForFunction(() => document.querySelector(".code-block .hl-title"));
+  await page.waitForFunction(() => document.querySelector(".code-block [class^=hl-]"));
   await page.evaluate(() => {
     globalThis.kept = [...document.querySelectorAll(".markdown > *")].slice(0, 2);
     globalThis.shifts = 0;
@@ -86,23 +99,12 @@ test("C1, C7: of 2,000 messages few are elements, and older ones come without a 
   await send(page, "The beginning of a long conversation");
   await waitForEnd(page);
   const total = 2_000;
-  const message = (seq) => ({
-    id: seq,
-    seq,
-    turn: Math.ceil(seq / 2),
-    role: seq % 2 ? "user" : "assistant",
-    content: `Text ${seq}. ${"Some more of it. ".repeat(seq % 17)}`,
-    status: "complete",
-    run_id: null,
-    metadata: {},
-    created_at: "2026-01-01T00:00:00Z",
-  });
   await page.route("**/messages?*", (route) => {
     const query = new URL(route.request().url()).searchParams;
     const end = query.has("before") ? Number(query.get("before")) - 1 : total;
     const start = query.has("after") ? total + 1 : Math.max(1, end - Number(query.get("limit")) + 1);
     const results = [];
-    for (let seq = start; seq <= end; seq += 1) results.push(message(seq));
+    for (let seq = start; seq <= end; seq += 1) results.push(makeMessage(seq));
     return route.fulfill({ json: { results, has_before: start > 1, has_after: false } });
   });
   await page.reload();

@@ -177,32 +177,26 @@ test("C19: one announcement when an answer starts and one when it ends", async (
   await closePage(page);
 });
 
-test("C27: a tab that has not seen newer messages is told so and keeps its text", async () => {
+test("a tab that was away catches up with what was written elsewhere", async () => {
   const page = await openApp();
   await send(page, "Something that another device continues");
   await waitForEnd(page);
   const id = new URL(page.url()).pathname.split("/").at(-1);
-  // The page is cut off while another client writes, and comes back only to send.
-  await page.routeWebSocket(/\/ws\//, () => {});
-  await page.reload();
-  await lastAnswer(page).waitFor();
-  await page.evaluate(() => {
-    const open = WebSocket.prototype.send;
-    WebSocket.prototype.send = function (data) {
-      open.call(this, data);
-    };
-  });
-  const csrf = (await page.context().cookies()).find((cookie) => cookie.name === "csrftoken").value;
-  const other = await page.request.post(`${BASE}/api/conversations/${id}/turns?wait=true`, {
+  await page.context().setOffline(true);
+  await page.evaluate(() => window.dispatchEvent(new Event("offline")));
+  const other = await openApp();
+  const csrf = (await other.context().cookies()).find((cookie) => cookie.name === "csrftoken").value;
+  const answer = await other.request.post(`${BASE}/api/conversations/${id}/turns?wait=true`, {
     data: { content: "from elsewhere" },
     headers: { "X-CSRFToken": csrf, Referer: BASE },
   });
-  assert.equal(other.status(), 200);
+  assert.equal(answer.status(), 200);
 
-  await page.unrouteAll();
-  await page.reload();
-  await page.getByRole("article", { name: "You, message 3" }).waitFor();
+  await page.context().setOffline(false);
+  await page.evaluate(() => window.dispatchEvent(new Event("online")));
+  await page.getByRole("article", { name: "Assistant, message 4" }).waitFor();
 
   assert.equal(await page.getByRole("article", { name: "You, message 3" }).innerText(), "from elsewhere");
   await closePage(page);
+  await closePage(other);
 });

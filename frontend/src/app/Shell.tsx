@@ -17,6 +17,7 @@ import { ChatView } from "@/features/chat/ChatView";
 import { MESSAGE_BOX } from "@/features/chat/Composer";
 import { draftsFlush } from "@/features/chat/drafts";
 import { Registry } from "@/features/chat/registry";
+import type { ChatSession } from "@/features/chat/session";
 import { useChat } from "@/features/chat/useChat";
 import { listInvalidate, listUpsert, useConversations } from "@/features/sidebar/conversations";
 import { Sidebar } from "@/features/sidebar/Sidebar";
@@ -27,6 +28,7 @@ import { IconButton } from "@/ui/Button";
 import { api, body } from "./api";
 import { authStore, onSignIn } from "./auth";
 import { useShortcuts } from "./shortcuts";
+import { storageRead, storageWrite } from "./storage";
 
 const SIDEBAR_KEY = "agentx:sidebar";
 const wide = window.matchMedia("(min-width: 1024px)");
@@ -50,17 +52,19 @@ export function Shell(): ReactNode {
   const navigate = useNavigate();
   const client = useQueryClient();
   const isWide = useWide();
-  const [shown, setShown] = useState(() => localStorage.getItem(SIDEBAR_KEY) !== "hidden");
+  const [shown, setShown] = useState(() => storageRead(SIDEBAR_KEY) !== "hidden");
   const [overlay, setOverlay] = useState(false);
   const [newChats, setNewChats] = useState(0);
   const go = useRef(navigate);
   go.current = navigate;
+  const shownSession = useRef<ChatSession | null>(null);
 
   const registry = useMemo(
     () =>
       new Registry({
-        onCreated: (conversation) => {
-          void go.current(`/c/${conversation.id}`);
+        onCreated: (conversation, from) => {
+          // Somebody who has gone elsewhere meanwhile is not fetched back.
+          if (from === shownSession.current) void go.current(`/c/${conversation.id}`);
           listInvalidate(client);
         },
         onActivity: () => listInvalidate(client),
@@ -71,6 +75,7 @@ export function Shell(): ReactNode {
   // `newChats` asks again, since the address may be the same.
   // oxlint-disable-next-line react-hooks/exhaustive-deps
   const session = useMemo(() => registry.open(id), [registry, id, newChats]);
+  shownSession.current = session;
   useEffect(() => () => registry.closeAll(), [registry]);
   useEffect(() => onSignIn(() => void client.invalidateQueries()), [client]);
 
@@ -83,7 +88,7 @@ export function Shell(): ReactNode {
   const toggle = useCallback((): void => {
     if (!wide.matches) return setOverlay((open) => !open);
     setShown((before) => {
-      localStorage.setItem(SIDEBAR_KEY, before ? "hidden" : "shown");
+      storageWrite(SIDEBAR_KEY, before ? "hidden" : "shown");
       return !before;
     });
   }, []);

@@ -1,18 +1,16 @@
 /** Light, dark or the system's choice. `public/theme.js` applies the same rule before the first paint. */
 import { createStore } from "zustand/vanilla";
 
+import { storageRead, storageWrite } from "./storage";
+
 export type Theme = "system" | "light" | "dark";
 
 const KEY = "agentx:theme";
 const dark = window.matchMedia?.("(prefers-color-scheme: dark)");
 
 function readTheme(): Theme {
-  try {
-    const stored = localStorage.getItem(KEY);
-    return stored === "light" || stored === "dark" ? stored : "system";
-  } catch {
-    return "system";
-  }
+  const stored = storageRead(KEY);
+  return stored === "light" || stored === "dark" ? stored : "system";
 }
 
 function show(theme: Theme): void {
@@ -23,11 +21,7 @@ function show(theme: Theme): void {
 export const themeStore = createStore<{ theme: Theme; choose: (theme: Theme) => void }>()((set) => ({
   theme: readTheme(),
   choose: (theme) => {
-    try {
-      localStorage.setItem(KEY, theme);
-    } catch {
-      // The choice then lasts as long as the page.
-    }
+    storageWrite(KEY, theme);
     show(theme);
     set({ theme });
   },

@@ -1,4 +1,4 @@
-/** A menu behind a button. */
+/** A menu behind a button. It stays in its place in the document, so that it belongs to its landmark. */
 import { DropdownMenu } from "radix-ui";
 import type { ReactNode } from "react";
 
@@ -13,20 +13,18 @@ interface MenuProps {
 
 export function Menu({ trigger, children, align = "end", side = "bottom", keepFocus }: MenuProps): ReactNode {
   return (
-    <DropdownMenu.Root>
+    <DropdownMenu.Root modal={false}>
       <DropdownMenu.Trigger asChild>{trigger}</DropdownMenu.Trigger>
-      <DropdownMenu.Portal>
-        <DropdownMenu.Content
-          align={align}
-          side={side}
-          sideOffset={6}
-          collisionPadding={8}
-          className="fade-in z-50 min-w-44 rounded-xl border border-line bg-surface p-1 text-sm shadow-panel"
-          onCloseAutoFocus={(event) => keepFocus?.() && event.preventDefault()}
-        >
-          {children}
-        </DropdownMenu.Content>
-      </DropdownMenu.Portal>
+      <DropdownMenu.Content
+        align={align}
+        side={side}
+        sideOffset={6}
+        collisionPadding={8}
+        className="fade-in z-50 min-w-44 rounded-xl border border-line bg-surface p-1 text-sm shadow-panel"
+        onCloseAutoFocus={(event) => keepFocus?.() && event.preventDefault()}
+      >
+        {children}
+      </DropdownMenu.Content>
     </DropdownMenu.Root>
   );
 }

@@ -933,8 +933,16 @@ export interface components {
             /** Epoch */
             epoch: string;
         };
-        /** SendCommand */
+        /**
+         * SendCommand
+         * @description As ``TurnIn``, but the key is required: a socket that breaks must be able to send again.
+         */
         SendCommand: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "send";
             /** Content */
             content: string;
             /** Client Key */
@@ -944,11 +952,6 @@ export interface components {
              * @default null
              */
             expected_head: number | null;
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "send";
         };
         ServerFrame: components["schemas"]["Accepted"] | components["schemas"]["Refused"] | components["schemas"]["Attached"] | components["schemas"]["Reset"] | components["schemas"]["RunMissing"] | components["schemas"]["Stopping"] | components["schemas"]["Live"] | components["schemas"]["Pong"];
         /**

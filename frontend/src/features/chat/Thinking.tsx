@@ -2,15 +2,9 @@
 import { ChevronRight } from "lucide-react";
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 
-const KEY = "agentx:thinking-open";
+import { storageRead, storageWrite } from "@/app/storage";
 
-function readOpen(): boolean {
-  try {
-    return localStorage.getItem(KEY) === "yes";
-  } catch {
-    return false;
-  }
-}
+const KEY = "agentx:thinking-open";
 
 interface ThinkingProps {
   text: string;
@@ -19,7 +13,7 @@ interface ThinkingProps {
 }
 
 export function Thinking({ text, live, seconds }: ThinkingProps): ReactNode {
-  const [open, setOpen] = useState(readOpen);
+  const [open, setOpen] = useState(() => storageRead(KEY) === "yes");
   const box = useRef<HTMLDivElement>(null);
   const id = useId();
 
@@ -29,11 +23,7 @@ export function Thinking({ text, live, seconds }: ThinkingProps): ReactNode {
 
   const toggle = (): void => {
     setOpen(!open);
-    try {
-      localStorage.setItem(KEY, open ? "no" : "yes");
-    } catch {
-      // The choice then lasts as long as the page.
-    }
+    storageWrite(KEY, open ? "no" : "yes");
   };
 
   const title = live

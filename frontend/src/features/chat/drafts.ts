@@ -1,5 +1,7 @@
 /** Unsent text, kept in the browser for each person and conversation so that no reload, crash or sign-out loses it. */
 
+import { storageRead, storageWrite } from "@/app/storage";
+
 const DELAY = 150;
 const waiting = new Map<string, { text: string; timer: ReturnType<typeof setTimeout> }>();
 
@@ -10,20 +12,11 @@ export function draftKey(userId: number | string, conversationId: string | null)
 export function draftRead(key: string): string {
   const unsaved = waiting.get(key);
   if (unsaved) return unsaved.text;
-  try {
-    return localStorage.getItem(key) ?? "";
-  } catch {
-    return "";
-  }
+  return storageRead(key) ?? "";
 }
 
 function store(key: string, text: string): void {
-  try {
-    if (text) localStorage.setItem(key, text);
-    else localStorage.removeItem(key);
-  } catch {
-    // Full or blocked storage: the text is still in the box.
-  }
+  storageWrite(key, text || null);
 }
 
 /** Written after 150 ms without a further change, or when the page is left. */

@@ -25,7 +25,8 @@ export function takeFrame(session: ChatSession, frame: ServerFrame): void {
       if (live?.runId === frame.run_id) session.patch({ stopping: isActive(frame.status) });
       return;
     case "live":
-      session.setLiveAvailable(frame.available);
+      // Said of a run whose end was seen by other means, nothing would ever take it back.
+      if (frame.available || live) session.setLiveAvailable(frame.available);
       return;
     default:
       return;
@@ -49,6 +50,7 @@ function takeAccepted(session: ChatSession, frame: Accepted): void {
 function takeAttached(session: ChatSession, frame: Attached): void {
   const { live } = session.state;
   if (session.ended.has(frame.run_id)) return;
+  session.setLiveAvailable(true);
   if (live?.runId === frame.run_id) {
     session.patch({ live: applyAttached(live, frame) });
   } else if (frame.after === 0) {

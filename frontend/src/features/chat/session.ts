@@ -33,7 +33,7 @@ const POLL_WHEN_BLIND = 2_000;
 
 export interface SessionHooks {
   /** The first message has made the conversation. */
-  onCreated: (conversation: ConversationBody) => void;
+  onCreated: (conversation: ConversationBody, session: ChatSession) => void;
   /** A turn has begun or ended: lists that show this conversation are out of date. */
   onActivity: () => void;
   /** The conversation as the server has it now. */
@@ -133,17 +133,17 @@ export class ChatSession {
   readonly fetchNewer = async (): Promise<void> => {
     const { id } = this.state;
     if (id === null) return;
-    for (let more = true; more;) {
+    for (let after = lastContiguous(this.state.messages); ;) {
       const page = await body(
         api.GET("/api/conversations/{conversation_id}/messages", {
-          params: {
-            path: { conversation_id: id },
-            query: { after: lastContiguous(this.state.messages), limit: PAGE },
-          },
+          params: { path: { conversation_id: id }, query: { after, limit: PAGE } },
         }),
       );
       this.patch({ messages: mergeMessages(this.state.messages, page.results) });
-      more = page.has_after;
+      const reached = headOf(page.results);
+      // A page that leads no further would be asked for again and again.
+      if (!page.has_after || reached <= after) return;
+      after = reached;
     }
   };
 
@@ -217,7 +217,9 @@ export class ChatSession {
   /** Asks for the running answer's events after what is here. */
   attach(): void {
     const { live } = this.state;
-    if (live) this.link?.send({ type: "attach", run_id: live.runId, after: live.seq, epoch: live.epoch });
+    if (!live) return;
+    const attach = { type: "attach", run_id: live.runId, after: live.seq, epoch: live.epoch } as const;
+    if (this.link?.send(attach)) this.setLiveAvailable(true);
   }
 
   private follow(run: RunBody): void {
@@ -289,7 +291,7 @@ export class ChatSession {
       this.patch({ id: conversation.id, phase: "ready" });
       draftWrite(draftKey(this.userId, null), "");
       this.saveDraft();
-      this.hooks.onCreated(conversation);
+      this.hooks.onCreated(conversation, this);
       this.connect();
     } catch (error) {
       // Without a session the text waits behind the sign-in dialog, and `resume` sends it.
@@ -380,6 +382,8 @@ export class ChatSession {
     });
     if (status === "completed") this.announce(words.announce.finished);
     if (status === "cancelled") this.announce(words.announce.stopped);
+    // Only those who listen to a run are told that live text is back, and nobody does any more.
+    this.setLiveAvailable(true);
     this.hooks.onActivity();
   }
 
@@ -393,6 +397,10 @@ export class ChatSession {
     this.conclude({ ...live, userSeq: run.user_message_seq, error: run.error }, run.status);
   }
 
+  /**
+   * Whether live text reaches this page. Each time a run is followed, the server counts it as available until it says
+   * otherwise, and with the run it falls silent: so it is set back whenever following begins or ends.
+   */
   setLiveAvailable(available: boolean): void {
     this.patch({ liveAvailable: available });
     clearInterval(this.polling);
