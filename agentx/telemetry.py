@@ -25,7 +25,17 @@ def redact_secrets(text: str) -> str:
 
 
 def _redact(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    return {key: redact_secrets(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {key: _redact_value(value) for key, value in event.items()}
+
+
+def _redact_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact_secrets(value)
+    if isinstance(value, dict):
+        return {key: _redact_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redact_value(item) for item in value]
+    return value
 
 
 _SHARED: list[Any] = [

@@ -52,6 +52,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         self._follows: dict[UUID, asyncio.Task[None]] = {}
+        self._followed: set[UUID] = set()  # a late notice must not play a run again
         self._background: set[asyncio.Task[None]] = set()
         self._allowance, self._refilled = COMMANDS_BURST, time.monotonic()
         self._sending = asyncio.Lock()
@@ -90,7 +91,10 @@ class ChatConsumer(AsyncWebsocketConsumer):
         if not self._spend_allowance():
             await self.close(code=FLOODING)
             return
-        await self.receive_json(text_data if text_data is not None else bytes_data or b"")
+        try:
+            await self.receive_json(text_data if text_data is not None else bytes_data or b"")
+        except TimeoutError:
+            await self.close(code=TOO_SLOW)
 
     async def receive_json(self, frame: str | bytes) -> None:
         """Hop 1 of a turn: frame to typed command, command to service, refusal to frame."""
@@ -159,6 +163,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     def _follow(self, run_id: UUID, *, after: int = 0, epoch: str | None = None, again: bool = False) -> None:
         """Send a run's events from ``after`` on. A run that is followed already is left alone unless asked ``again``."""
+        self._followed.add(run_id)
         if (old := self._follows.get(run_id)) is not None:
             if not again:
                 return
@@ -171,8 +176,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
     def _follow_ended(self, run_id: UUID, done: asyncio.Task[None]) -> None:
         if self._follows.get(run_id) is done:
             del self._follows[run_id]
-        if not done.cancelled() and (error := done.exception()) is not None:
-            log.error("follow_failed", exc_info=error)
+        if not done.cancelled():
+            done.exception()  # a socket that broke while it was being closed is no news
 
     async def _forward(self, items: AsyncIterator[Item]) -> None:
         try:
@@ -187,13 +192,16 @@ class ChatConsumer(AsyncWebsocketConsumer):
             )
         except django.db.Error:
             await self.close(code=TRY_AGAIN_LATER)  # the browser reconnects and attaches
+        except Exception:
+            log.exception("follow_failed")
+            await self.close(code=TRY_AGAIN_LATER)  # an open socket that says nothing would be worse
 
     async def _watch_notices(self) -> None:
         """Follow runs that other tabs and scripts start in this conversation."""
         with log_hub().noticing(conversation_id=str(self.conversation_id)) as notices:
             while True:
                 notice = await notices.get()
-                if notice["kind"] == "queued":
+                if notice["kind"] == "queued" and UUID(notice["run"]) not in self._followed:
                     async with self._sending:  # our own send: let its ``accepted`` go first
                         pass
                     self._follow(UUID(notice["run"]))

@@ -134,11 +134,12 @@ class Runner:
             working = list(self._working.values())
             held = [Held(run_id=item.claim.run_id, token=item.claim.token) for item in working]
             asked = time.monotonic()
-            kept = await self._guarded(leases_renew, held=held)
+            renewal = await self._guarded(leases_renew, held=held) if held else None
             for item in working:
-                if kept is not None and item.claim.run_id in kept:
+                if renewal is not None and item.claim.run_id in renewal.renewed:
                     item.renewed = asked
-                elif kept is not None or time.monotonic() - item.renewed > self._trust_seconds():
+                lost = renewal is not None and item.claim.run_id in renewal.lost
+                if lost or time.monotonic() - item.renewed > self._trust_seconds():
                     item.control.end(LeaseLost())
             await self._guarded(presence_save, role="runner", instance=self.instance)
             await asyncio.sleep(settings.RUN_HEARTBEAT_SECONDS)

@@ -10,7 +10,8 @@ export default defineConfig(({ command }) => ({
   base: command === "serve" ? "/" : "/static/app/",
   plugins: [react(), tailwindcss()],
   resolve: { alias: { "@": new URL("./src", import.meta.url).pathname } },
-  build: { outDir: "dist", sourcemap: false, manifest: false, target: "es2022" },
+  // Fonts as data: addresses would be refused by the page's content security policy.
+  build: { outDir: "dist", assetsInlineLimit: 0, sourcemap: false, manifest: false, target: "es2022" },
   server: {
     host: "127.0.0.1",
     proxy: {

@@ -37,6 +37,11 @@ _SHIPPED = {
 }
 
 
+def is_known(model: str) -> bool:
+    """Whether the shipped table has the model, so that its window can be relied on without asking the provider."""
+    return model in _SHIPPED
+
+
 def profile_for(model: str, *, reported_window: int | None = None) -> ModelProfile:
     """The profile of a model id: what the provider reports, else the shipped table, else 32,768 and one warning."""
     shipped = _SHIPPED.get(model)

@@ -1,4 +1,4 @@
-"""Pages of conversations, messages and runs. Every list is served by an index and bounded by its limit."""
+"""Pages of conversations, messages and runs. Every list is bounded by its limit."""
 
 from __future__ import annotations
 

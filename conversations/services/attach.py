@@ -102,12 +102,12 @@ class LogHub:
         self.available = True
 
     @contextlib.asynccontextmanager
-    async def listening(self, *, run_id: str, after: int) -> AsyncIterator[tuple[Listener, int]]:
+    async def listening(self, *, run_id: str) -> AsyncIterator[tuple[Listener, int]]:
         """Register a listener; gives it and the seq after which the hub feeds it (it reads up to there itself)."""
         try:
             head = await self.log_head(run_id=run_id)
         except (redis.exceptions.RedisError, OSError):
-            head = after  # the hub will feed everything once Redis is back
+            head = 0  # the hub will feed everything once Redis is back
         listener = Listener(run_id)
         self._listeners.setdefault(run_id, set()).add(listener)
         cursor = self._cursors.setdefault(run_id, head)
@@ -238,7 +238,7 @@ async def run_follow(
         yield follower.start_over()  # those seqs were another log's
     else:
         yield _frame(Attached(run_id=run_id, epoch=state.run.epoch, after=after))
-    async with hub.listening(run_id=str(run_id), after=follower.last) as (listener, fed_from):
+    async with hub.listening(run_id=str(run_id)) as (listener, fed_from):
         async for item in follower.items(listener, fed_from):
             yield item
 

@@ -41,6 +41,20 @@ def turn_commit(*, claim: RunClaim, outcome: Outcome, last_seq: int) -> Settled:
     )
 
 
+def settled_read(*, claim: RunClaim) -> Settled | None:
+    """The terminal state this claim has already stored, for a commit whose reply was lost; None when it has not."""
+    run = (
+        Run.objects.select_related("user_message")
+        .filter(pk=claim.run_id, lease_token=claim.token)
+        .exclude(status__in=Run.ACTIVE)
+        .first()
+    )
+    if run is None:
+        return None
+    answer = run.written_messages.order_by("-seq").first()
+    return Settled(run=run_body(run), answer=None if answer is None else message_body(answer))
+
+
 def run_settle(
     *,
     run_id: UUID,

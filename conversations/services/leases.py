@@ -90,16 +90,23 @@ def _claim(row: Run, *, token: UUID) -> RunClaim:
     )
 
 
-def leases_renew(*, held: Sequence[Held]) -> set[UUID]:
-    """Renew leases; returns the runs that are still the caller's."""
-    kept: set[UUID] = set()
-    for lease in held:
-        changed = Run.objects.filter(
-            pk=lease.run_id, lease_token=lease.token, status=Run.Status.RUNNING
-        ).update(lease_until=_lease_end(), heartbeat_at=Now())
-        if changed:
-            kept.add(lease.run_id)
-    return kept
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What became of a round of renewals. A run in neither set is ours, but its row was busy: try again."""
+
+    renewed: set[UUID]
+    lost: set[UUID]
+
+
+def leases_renew(*, held: Sequence[Held]) -> Renewal:
+    """Renew leases, all in one go; a row that somebody else has locked does not hold up the others."""
+    tokens = {lease.run_id: lease.token for lease in held}
+    ours = Run.objects.filter(pk__in=tokens, lease_token__in=tokens.values(), status=Run.Status.RUNNING)
+    with transaction.atomic():
+        free = set(ours.select_for_update(skip_locked=True).values_list("pk", flat=True))
+        Run.objects.filter(pk__in=free).update(lease_until=_lease_end(), heartbeat_at=Now())
+    still = free | set(ours.values_list("pk", flat=True))
+    return Renewal(renewed=free, lost=tokens.keys() - still)
 
 
 def checkpoint_save(*, claim: RunClaim, text: str, seq: int) -> bool | None:

@@ -58,14 +58,20 @@ class Draft:
 
 
 async def turn_respond(
-    *, model: ChatModel, model_name: str, view: View, draft: Draft, run_log: RunLog, limits: RespondLimits
+    *,
+    model: ChatModel,
+    model_name: str,
+    view: View,
+    draft: Draft,
+    run_log: RunLog,
+    limits: RespondLimits,
+    started: float,
 ) -> None:
     """Stream the answer to ``view`` into ``draft`` and ``run_log``.
 
-    Before any output, a rate limit is waited out visibly and a failing provider is asked once more. Raises
+    ``started``: the monotonic time from which the first token is timed. Before any output, a rate limit is waited out visibly and a failing provider is asked once more. Raises
     ``ModelError`` and ``EmptyAnswer``; whatever came before stays in ``draft``.
     """
-    started = time.monotonic()
     limited, failed = 0, 0
     run_log.emit(Status(phase="composing", label="Composing the answer"))
     while True:

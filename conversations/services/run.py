@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import django.db
 import structlog
@@ -21,7 +22,7 @@ from conversations.context.types import Allocation, QuestionDoesNotFit
 from conversations.contracts import Outcome, RunClaim, Settled
 from conversations.events import BlockGrant, ContextReport, RunStarted
 from conversations.selectors.snapshot import snapshot_load
-from conversations.services.commit import turn_commit
+from conversations.services.commit import settled_read, turn_commit
 from conversations.services.control import TurnControl
 from conversations.services.leases import checkpoint_save
 from conversations.services.respond import Draft, RespondLimits, turn_respond
@@ -33,8 +34,10 @@ log = structlog.get_logger(__name__)
 
 # A partial answer is also saved whenever this many characters have come since the last time.
 CHECKPOINT_CHARACTERS = 2048
-# How long the final save is tried again while the database is away; the lease lasts longer by default.
-COMMIT_PATIENCE_SECONDS = 30.0
+# How long a turn waits for a database that is away; the lease lasts longer by default.
+DATABASE_PATIENCE_SECONDS = 30.0
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,9 @@ async def _attempt(turn: _Turn, tools: TurnTools) -> Exception | None:
         await asyncio.wait({work})
     finally:
         keeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeper
+        await asyncio.wait({keeper})
+    if not keeper.cancelled() and (error := keeper.exception()) is not None:
+        log.error("checkpoints_failed", exc_info=error)  # the turn itself is whole
     if work.cancelled():
         return turn.control.reason or Draining()
     error = work.exception()
@@ -115,7 +119,8 @@ async def _work(turn: _Turn, tools: TurnTools) -> None:
             epoch=claim.epoch,
         )
     )
-    snapshot = await in_db_thread(snapshot_load, run_id=claim.run_id, reported_window=tools.reported_window)
+    load = partial(snapshot_load, run_id=claim.run_id, reported_window=tools.reported_window)
+    snapshot = await _patiently(load)
     view = assemble_view(snapshot=snapshot, counter=default_counter())
     turn.allocation = view.allocation
     run_log.emit(_context_report(view.allocation))
@@ -126,6 +131,7 @@ async def _work(turn: _Turn, tools: TurnTools) -> None:
         draft=turn.draft,
         run_log=run_log,
         limits=respond_limits(),
+        started=turn.started,
     )
 
 
@@ -159,23 +165,42 @@ async def _checkpoint(turn: _Turn) -> None:
 
 
 async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | None:
-    """Hop 7, shielded and repeated while the database is away; None when the lease is lost."""
-    deadline = time.monotonic() + COMMIT_PATIENCE_SECONDS
+    """Hop 7, shielded and repeated while the database is away; None when it stays away or the lease is lost."""
+    doubtful = False
+
+    def note_doubt() -> None:
+        nonlocal doubtful
+        doubtful = True
+
+    hop = partial(turn_commit, claim=turn.claim, outcome=outcome, last_seq=last_seq)
+    try:
+        return await asyncio.shield(_patiently(hop, on_failure=note_doubt))
+    except LeaseLost:
+        # Our own commit may have gone through although its reply did not.
+        settled = await _patiently(partial(settled_read, claim=turn.claim)) if doubtful else None
+        if settled is None:
+            log.warning("turn_abandoned", reason="lease lost at commit")
+        return settled
+    except django.db.Error as error:
+        log.error("turn_commit_failed", error=type(error).__name__)  # the reaper stores what was shown
+        return None
+
+
+async def _patiently(hop: Callable[[], R], *, on_failure: Callable[[], None] = lambda: None) -> R:
+    """A database hop, repeated for up to ``DATABASE_PATIENCE_SECONDS`` while the database cannot be reached.
+
+    Errors that would come again, such as a value that no column takes, are raised at once.
+    """
+    deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
     delay = 0.1
     while True:
-        commit = asyncio.create_task(
-            in_db_thread(turn_commit, claim=turn.claim, outcome=outcome, last_seq=last_seq)
-        )
         try:
-            return await asyncio.shield(commit)
-        except LeaseLost:
-            log.warning("turn_abandoned", reason="lease lost at commit")
-            return None
-        except django.db.Error as error:
+            return await in_db_thread(hop)
+        except (django.db.OperationalError, django.db.InterfaceError) as error:
+            on_failure()
             if time.monotonic() > deadline:
-                log.error("turn_commit_failed", error=type(error).__name__)
-                return None
-            log.warning("turn_commit_retried", error=type(error).__name__)
+                raise
+            log.warning("database_awaited", error=type(error).__name__)
             await asyncio.sleep(delay)
             delay = min(delay * 2, 2.0)
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 
 from agentx.errors import DoesNotFit, HeadMoved, KeyReused, RunActive, TooMany
-from agentx.llm.profiles import profile_for
+from agentx.llm.profiles import is_known, profile_for
 from agentx.llm.tokens import default_counter
 from conversations.context.budget import derive_budget
 from conversations.models import Message, Run
@@ -104,7 +104,12 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
 
 
 def require_fits_window(content: str) -> None:
-    """Refuse a message that could not be sent even alone. Raises ``DoesNotFit`` with the figures."""
+    """Refuse a message that could not be sent even alone. Raises ``DoesNotFit`` with the figures.
+
+    Where neither the operator nor the shipped table names the window, the runner decides, which asks the provider.
+    """
+    if not (settings.CONTEXT_WINDOW_TOKENS or is_known(settings.LLM_MODEL)):
+        return
     budget = derive_budget(window=window_tokens(profile_for(settings.LLM_MODEL)), rules=budget_rules())
     needed = default_counter().count_text(content)
     if needed > budget.tokens:

@@ -21,6 +21,7 @@ import {
 const RICH = [
   "## A heading",
   "Text with `code`, **bold** and a [link](https://example.org).",
+  "A formula $$x^2 + 1$$ in the text, and \\[\\frac{1}{2}\\]",
   "1. first\n2. second\n   - inner",
   "```python\ndef main() -> None:\n    # A comment\n    print('a long line of code that is wider than a phone and must scroll in its own box')\n```",
   "| Part | State | Remark |\n|---|---|--:|\n| web | ready | a_word_that_is_long_enough_to_be_wider_than_a_phone_in_a_table |",
@@ -57,6 +58,7 @@ for (const theme of ["light", "dark"]) {
       await page.getByRole("button", { name: "Send message" }).click();
       await waitForEnd(page);
       await page.locator(".code-block .hl-keyword").first().waitFor();
+      await page.locator(".katex").first().waitFor();
       await lastAnswer(page)
         .getByRole("button", { name: /Thought/ })
         .click();

@@ -33,7 +33,9 @@ def test_p18_a_canary_in_every_part_of_a_log_line_is_blanked(capsys):
     try:
         raise ValueError(f"upstream said {canary}")
     except ValueError:
-        structlog.get_logger("test").exception("failed", url=f"http://x/{canary}", header=f"Bearer {canary}")
+        structlog.get_logger("test").exception(
+            "failed", url=f"http://x/{canary}", header=f"Bearer {canary}", nested={"list": [canary]}
+        )
     logging.getLogger("other").error("plain %s", canary)
 
     lines = capsys.readouterr().err.strip().splitlines()

@@ -29,7 +29,7 @@ def scripted(scripted_server, settings):
     settings.LLM_MODEL = "scripted"
     settings.CONTEXT_WINDOW_TOKENS = 32_768
     settings.RUN_HEARTBEAT_SECONDS = 0.3
-    settings.RUN_LEASE_SECONDS = 3.0
+    settings.RUN_LEASE_SECONDS = 15.0
     settings.RUN_CHECKPOINT_SECONDS = 0.1
     settings.RUN_DRAIN_SECONDS = 0.2
     settings.MODEL_STALL_SECONDS = 1.0

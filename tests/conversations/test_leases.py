@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from agentx.errors import LeaseLost, RunActive
@@ -14,7 +15,7 @@ from agentx.redis_client import redis_client
 from conversations.contracts import Outcome
 from conversations.events import Delta, RunStarted, decode_event, encode_event
 from conversations.models import Message, Run
-from conversations.services.commit import turn_commit
+from conversations.services.commit import settled_read, turn_commit
 from conversations.services.conversations import conversation_create
 from conversations.services.leases import (
     Held,
@@ -117,7 +118,8 @@ def test_p9_a_void_token_can_neither_renew_nor_checkpoint_nor_commit(submitted):
     _expire(claim.run_id)
     runs_reap()
 
-    assert leases_renew(held=[Held(run_id=claim.run_id, token=claim.token)]) == set()
+    renewal = leases_renew(held=[Held(run_id=claim.run_id, token=claim.token)])
+    assert (renewal.renewed, renewal.lost) == (set(), {claim.run_id})
     assert checkpoint_save(claim=claim, text="zombie", seq=9) is None
     with pytest.raises(LeaseLost):
         turn_commit(claim=claim, outcome=_outcome("zombie"), last_seq=9)
@@ -206,3 +208,28 @@ def test_run_26_a_second_commit_of_the_same_turn_stores_nothing_more(submitted):
         turn_commit(claim=claim, outcome=_outcome("twice"), last_seq=3)
 
     assert [m.content for m in Message.objects.filter(role="assistant")] == ["once"]
+
+
+def test_a_row_that_somebody_has_locked_holds_up_no_other_renewal(make_user):
+    for _ in range(2):
+        user = make_user()
+        conversation = conversation_create(user_id=user.pk)
+        turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello")
+    claims = runs_claim(owner="r/1", limit=2)
+    busy, free = claims
+    held = [Held(run_id=claim.run_id, token=claim.token) for claim in claims]
+
+    with transaction.atomic(), ThreadPoolExecutor(1) as pool:
+        Run.objects.select_for_update().get(pk=busy.run_id)
+        renewal = pool.submit(_in_thread, lambda: leases_renew(held=held)).result(20)
+
+    assert (renewal.renewed, renewal.lost) == ({free.run_id}, set())
+
+
+def test_p6_a_commit_whose_reply_was_lost_is_found_again_by_its_token(submitted):
+    [claim] = runs_claim(owner="r/1", limit=1)
+    assert settled_read(claim=claim) is None
+    settled = turn_commit(claim=claim, outcome=_outcome("once"), last_seq=3)
+
+    assert settled_read(claim=claim) == settled
+    assert settled_read(claim=replace(claim, token=uuid4())) is None

@@ -32,7 +32,7 @@ export function Thinking({ text, live, seconds }: ThinkingProps): ReactNode {
       ? "Thought before answering"
       : `Thought for ${seconds} s`;
   return (
-    <div className="mb-2">
+    <div className="mb-3">
       <button
         type="button"
         className="quiet-button -ml-1.5 tabular-nums"

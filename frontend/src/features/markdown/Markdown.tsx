@@ -1,11 +1,20 @@
 /** A markdown text, complete or still growing. Blocks that are finished keep their DOM nodes whatever follows them. */
-import { Lexer, type Links } from "marked";
+import type { Links } from "marked";
 import remend from "remend";
 import { Component, memo, type ReactNode, useMemo, useRef, useState } from "react";
 
 import { Button } from "@/ui/Button";
 
-import { type Blocks, isFenceClosed, isTooDeep, NO_BLOCKS, PLAIN_ABOVE, splitBlocks } from "./blocks";
+import {
+  type Blocks,
+  isEmphasisTooDeep,
+  isFenceClosed,
+  isTooDeep,
+  NO_BLOCKS,
+  PLAIN_ABOVE,
+  splitBlocks,
+} from "./blocks";
+import { makeLexer } from "./lexer";
 import { renderTokens } from "./tokens";
 
 interface MarkdownProps {
@@ -59,13 +68,13 @@ interface BlockProps {
 
 const Block = memo(function Block({ raw, growing, links }: BlockProps): ReactNode {
   const content = useMemo(() => {
-    if (isTooDeep(raw)) return <p className="whitespace-pre-wrap">{raw}</p>;
+    if (isTooDeep(raw) || isEmphasisTooDeep(raw)) return <p className="whitespace-pre-wrap">{raw}</p>;
     // Markers that are open at the end of a growing text are closed for the moment, so that `**bo` is bold already.
     const source =
       growing && isFenceClosed(raw)
-        ? remend(raw, { htmlTags: false, images: false, linkMode: "text-only" })
+        ? remend(raw, { htmlTags: false, images: false, linkMode: "text-only", katex: false })
         : raw;
-    const lexer = new Lexer({ gfm: true });
+    const lexer = makeLexer();
     Object.assign(lexer.tokens.links, links);
     return renderTokens(lexer.lex(source), { complete: !growing || isFenceClosed(raw) });
   }, [raw, growing, links]);

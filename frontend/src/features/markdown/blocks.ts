@@ -2,7 +2,9 @@
  * Cuts markdown into top-level blocks, so that a growing text re-renders its last block alone. A block is identified by
  * its source text: as long as that is the same, nothing about it is computed or drawn again.
  */
-import { Lexer, type Links } from "marked";
+import type { Lexer, Links } from "marked";
+
+import { makeLexer } from "./lexer";
 
 export interface Blocks {
   text: string;
@@ -27,6 +29,32 @@ export function isTooDeep(text: string): boolean {
 }
 
 /**
+ * Emphasis within emphasis beyond `DEEPEST`, told by markers that close one after the other. The lexer's time grows with
+ * the square of that depth: ten thousand levels would stop the page for a minute.
+ */
+export function isEmphasisTooDeep(text: string): boolean {
+  let open = 0;
+  let closing = 0;
+  for (const marker of text.matchAll(/[*_~]+/g)) {
+    const length = marker[0].length;
+    const starts = isBoundary(text[marker.index - 1]);
+    const ends = isBoundary(text[marker.index + length]);
+    if (starts && !ends) {
+      open += length;
+      closing = 0;
+    } else if (ends && !starts) {
+      closing += length;
+      if (Math.min(open, closing) > DEEPEST) return true;
+    }
+  }
+  return false;
+}
+
+function isBoundary(character: string | undefined): boolean {
+  return character === undefined || /[\s\p{P}]/u.test(character);
+}
+
+/**
  * The blocks of `source`, reusing `before` when `source` only adds to it. The last two blocks may still change their kind
  * (a paragraph becomes a table, a list goes on after a blank line), all earlier ones are final.
  */
@@ -38,7 +66,7 @@ export function splitBlocks(source: string, before: Blocks = NO_BLOCKS): Blocks 
     : [];
   const offset = kept.reduce((sum, block) => sum + block.length, 0);
   const rest = text.slice(offset);
-  const lexer = new Lexer({ gfm: true });
+  const lexer = makeLexer();
   let blocks: string[] = [];
   let links = kept.length > 0 ? before.links : {};
   try {

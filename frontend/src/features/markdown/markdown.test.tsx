@@ -90,6 +90,26 @@ test("C21: prices are not maths", () => {
   expect(container.textContent).toBe("It costs $5, or $10 for two.");
 });
 
+test("C21: double dollars and bracketed maths are set, complete formulas alone", async () => {
+  const text = "So $$a^2$$ and \\(b_1\\).\n\n\\[\nc = \\frac{1}{2}\n\\]\n\nIt costs $$ and \\(open";
+
+  const { container } = render(<Markdown text={text} streaming />);
+
+  await waitFor(() => expect(container.querySelectorAll(".katex")).toHaveLength(3));
+  expect(container.querySelectorAll(".formula .katex-display")).toHaveLength(1);
+  expect(container.textContent).toContain("It costs $$ and");
+  expect(container.querySelectorAll("a, img")).toHaveLength(0);
+});
+
+test("a formula that cannot be set is shown as it was written", async () => {
+  const { container } = render(
+    <Markdown text={"Bad: $$\\frac{1}{$$ and \\(\\href{javascript:alert(1)}{x}\\)"} streaming={false} />,
+  );
+
+  await waitFor(() => expect(container.textContent).toContain("$$\\frac{1}{$$"));
+  expect(container.querySelectorAll("a")).toHaveLength(0);
+});
+
 test("what models usually write looks as meant", () => {
   const text = [
     "# Title",

@@ -3,6 +3,8 @@ import type { Token, Tokens } from "marked";
 import { Fragment, type ReactNode } from "react";
 
 import { CodeBlock } from "./CodeBlock";
+import { Formula } from "./Formula";
+import { isMath } from "./lexer";
 import { safeHref } from "./links";
 
 const DEEPEST = 40;
@@ -18,6 +20,7 @@ export function renderTokens(tokens: Token[], options: RenderOptions, depth = 0)
 
 function renderToken(token: Token, options: RenderOptions, depth: number): ReactNode {
   if (depth > DEEPEST) return token.raw;
+  if (isMath(token)) return <Formula raw={token.raw} text={token.text} display={token.display} />;
   const inside = (): ReactNode =>
     "tokens" in token && token.tokens
       ? renderTokens(token.tokens, options, depth + 1)
