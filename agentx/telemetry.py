@@ -81,6 +81,10 @@ def log_config(*, level: str) -> dict[str, Any]:
         "loggers": {
             "httpx2": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},  # one line a model call at INFO, with its URL
+            "celery.app.trace": {"level": "WARNING"},  # two lines for every sign of life
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.beat": {"level": "WARNING"},
+            "django.security.DisallowedHost": {"level": "CRITICAL"},  # anybody can send any Host
             "django.request": {"level": "ERROR"},  # 4xx answers are the client's business
             "uvicorn.access": {"level": "WARNING"},
         },

@@ -192,6 +192,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
             )
         except django.db.Error:
             await self.close(code=TRY_AGAIN_LATER)  # the browser reconnects and attaches
+        except OSError:
+            pass  # the peer has gone, and uvicorn says so by an error of its own
         except Exception:
             log.exception("follow_failed")
             await self.close(code=TRY_AGAIN_LATER)  # an open socket that says nothing would be worse

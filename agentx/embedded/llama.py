@@ -95,6 +95,9 @@ def serve(*, model: Path, port: int, window: int = WINDOW_TOKENS, slots: int = S
     params.hostnames = [_HOST]
     params.port = port
     params.n_gpu_layers = 0
+    # By default any web page that is open in this machine's browser could talk to the model.
+    params.cors_origins = f"http://{_HOST}:{port}"
+    params.cors_origins_explicit = True
     server = Server(params)
     print(f"serving {MODEL_ID} at {server.listening_address}", flush=True)  # noqa: T201 - this is its log
     signal.sigwait(awaited)

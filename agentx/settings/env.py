@@ -15,13 +15,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-Kind = Literal["str", "int", "float", "bool", "list", "path"]
+Kind = Literal["str", "int", "float", "bool", "list", "path", "url"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "LLM_BASE_URL",
-        "str",
+        "url",
         None,
         "OpenAI-compatible endpoint. Unset: `make run` starts a small local model.",
     ),
@@ -192,6 +193,11 @@ def read(name: str) -> Any:
 def _parse(variable: Variable, raw: str) -> Any:
     if variable.kind == "path":
         return _resolve_path(raw)
+    if variable.kind == "url":
+        parts = urlsplit(raw)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(raw)
+        return raw
     if variable.kind == "list":
         return _ENV.parse_value(raw, list)
     if variable.kind == "bool" and raw.strip().lower() not in {

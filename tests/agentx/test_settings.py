@@ -54,6 +54,8 @@ def test_values_are_typed(monkeypatch, name, raw, value):
         ("AGENTX_PORT", "many", "AGENTX_PORT='many' is not a valid int"),
         ("AGENTX_PORT", "0", "AGENTX_PORT=0 must be at least 1"),
         ("AGENTX_DEBUG", "perhaps", "AGENTX_DEBUG='perhaps' is not a valid bool"),
+        ("LLM_BASE_URL", "nonsense", "LLM_BASE_URL='nonsense' is not a valid url"),
+        ("LLM_BASE_URL", "ftp://host/v1", "LLM_BASE_URL='ftp://host/v1' is not a valid url"),
         ("RUN_LEASE_SECONDS", "0.1", "RUN_LEASE_SECONDS=0.1 must be at least 0.5"),
     ],
 )
@@ -115,3 +117,17 @@ def test_database_urls_may_name_hosts_and_socket_folders(url, host, name, user):
     config = env.database_config(url)
 
     assert (config["HOST"], config["NAME"], config["USER"]) == (host, name, user)
+
+
+def test_a_wrong_setting_is_one_line_on_the_terminal_not_a_traceback():
+    done = _manage("check", RUN_LEASE_SECONDS="soon")
+
+    assert (done.returncode, done.stderr) == (2, "error: RUN_LEASE_SECONDS='soon' is not a valid float\n")
+
+
+def test_a_command_without_a_database_says_so_in_one_line():
+    done = _manage("reap_runs", DATABASE_URL="postgresql://nobody@127.0.0.1:9/none")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("error: the database cannot be reached")
+    assert "Traceback" not in done.stderr

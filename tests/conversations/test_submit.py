@@ -82,7 +82,7 @@ def test_b49_a_message_beyond_the_window_is_refused_with_figures(user, conversat
         turn_submit(user_id=user.pk, conversation_id=conversation.id, content="word " * 5000)
 
     assert refused.value.details["budget"] == 688  # 1000 - 250 for the answer - 62 for safety
-    assert "attachment" in refused.value.message
+    assert "send it in parts" in refused.value.message
     assert _counts() == (0, 0)
 
 

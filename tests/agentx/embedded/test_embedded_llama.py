@@ -82,3 +82,9 @@ def test_the_server_process_loads_no_django(model: EmbeddedLlama) -> None:
 
     assert any("xllamacpp" in path for path in mapped)
     assert not any("psycopg" in path for path in mapped)
+
+
+def test_no_web_page_of_this_machines_browser_may_use_the_model(model: EmbeddedLlama) -> None:
+    answer = httpx.get(f"{model.url}/models", headers={"Origin": "http://evil.example"})
+
+    assert answer.headers["access-control-allow-origin"] == _root(model)

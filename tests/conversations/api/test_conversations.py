@@ -228,7 +228,7 @@ def test_b49_a_message_beyond_the_window_is_422_with_figures(client, user, setti
     body = _json(response, 422)
     assert body["code"] == "does_not_fit"
     assert body["needed"] > body["budget"]
-    assert "attachment" in body["detail"]
+    assert "send it in parts" in body["detail"]
     assert Message.objects.count() == 0
 
 

@@ -23,7 +23,10 @@ class Command(BaseCommand):
         parser.add_argument("--staff", action="store_true", help="may use the admin, as a superuser")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        password = options["password"] or getpass.getpass("Password: ")
+        try:
+            password = options["password"] or getpass.getpass("Password: ")
+        except EOFError:
+            raise CommandError("There is no terminal to ask for a password on: give --password") from None
         user = get_user_model()(
             username=options["username"], is_staff=options["staff"], is_superuser=options["staff"]
         )

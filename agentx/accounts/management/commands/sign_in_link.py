@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentx.accounts import selectors, services
 from agentx.errors import NotFound
-from agentx.settings.env import read
+from agentx.settings.env import data_dir, read
 
 
 class Command(BaseCommand):
@@ -34,8 +34,19 @@ class Command(BaseCommand):
             self.stdout.write(f"Sign in as {user.get_username()}: {url}")
 
 
+def _running_url() -> str | None:
+    """The address of the instance that runs on this data folder, which may have been started on another port."""
+    try:
+        return str(json.loads((data_dir() / "run" / "ready.json").read_text())["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def default_base_url() -> str:
     """The address a browser on this machine would use; one that means "all interfaces" is shown as loopback."""
+    running = _running_url()
+    if running:
+        return running
     host: str = read("AGENTX_HOST")
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host) or host or "127.0.0.1"
     if ":" in host and not host.startswith("["):

@@ -261,6 +261,19 @@ test("a refused message goes back into the box, before what was typed meanwhile"
   expect(session.state.notice).toEqual({ text: "It could not be taken", action: "retry" });
 });
 
+test("a message that no frame can carry is refused here, in words, and stays in the box", async () => {
+  const socket = await open();
+  const before = socket.commands.length;
+  session.setDraft("é".repeat(500_000));
+
+  expect(session.sendDraft()).toBe(false);
+
+  expect(socket.commands.length).toBe(before);
+  expect(session.state.pending).toBeNull();
+  expect(session.state.draft.length).toBe(500_000);
+  expect(session.state.notice?.text).toContain("1,000 kB");
+});
+
 test("C27: newer messages elsewhere are offered, and the text is kept", async () => {
   const socket = await open();
   session.setDraft("stale");

@@ -30,6 +30,8 @@ import type { ConversationBody, MessageBody, RunBody, RunEvent, RunStatus } from
 
 const PAGE = 60;
 const POLL_WHEN_BLIND = 2_000;
+/** The server closes a socket whose frame is larger than 1 MiB; escapes may make a frame longer than its text. */
+const LONGEST_BYTES = 900_000;
 
 export interface SessionHooks {
   /** The first message has made the conversation. */
@@ -246,6 +248,11 @@ export class ChatSession {
     const { live, pending, phase, messages, clock } = this.state;
     const text = content.trim();
     if (!text || live || pending || (phase !== "ready" && phase !== "new")) return false;
+    const bytes = new TextEncoder().encode(text).length;
+    if (bytes > LONGEST_BYTES) {
+      this.patch({ notice: { text: words.tooLong(Math.ceil(bytes / 1000)), action: "dismiss" } });
+      return false;
+    }
     const now = Date.now();
     this.patch({
       pending: { clientKey: makeKey(), content: text, expectedHead: headOf(messages) },
@@ -382,6 +389,7 @@ export class ChatSession {
     });
     if (status === "completed") this.announce(words.announce.finished);
     if (status === "cancelled") this.announce(words.announce.stopped);
+    if (status === "failed" || status === "interrupted") this.announce(words.announce.failed);
     // Only those who listen to a run are told that live text is back, and nobody does any more.
     this.setLiveAvailable(true);
     this.hooks.onActivity();

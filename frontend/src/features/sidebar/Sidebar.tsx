@@ -53,7 +53,10 @@ function List({ currentId, onOpen, onDeleted }: SidebarProps): ReactNode {
   const list = useConversations();
   const remove = useDelete();
   const [asked, setAsked] = useState<ConversationBody | null>(null);
-  const items = list.data?.pages.flatMap((page) => page.results) ?? [];
+  // One whose first message was refused has nothing in it; it is shown only while it is open.
+  const items = (list.data?.pages.flatMap((page) => page.results) ?? []).filter(
+    (item) => item.head > 0 || item.active_run || item.id === currentId,
+  );
 
   if (list.isPending) return <ListSkeleton />;
   if (list.isError && items.length === 0) {
