@@ -45,6 +45,16 @@ def test_status_is_for_those_who_are_signed_in():
     assert Client().get("/api/status").status_code == 401
 
 
+def test_status_takes_the_session_that_a_browser_has(make_user, model_away):
+    browser = Client()
+    browser.force_login(make_user())
+
+    response = browser.get("/api/status")
+
+    assert response.status_code == 200
+    assert json.loads(response.content)["components"]["database"]["detail"] == "answers"
+
+
 def test_status_shows_who_is_at_work_and_what_is_away(transactional_db, client, model_away):
     presence_save(role="runner", instance="one")
 
