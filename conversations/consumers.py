@@ -32,8 +32,9 @@ from conversations.events import (
     Stopping,
 )
 from conversations.selectors import access
-from conversations.services.attach import Item, log_hub, run_follow
+from conversations.services.attach import Item, run_follow
 from conversations.services.cancel import run_cancel
+from conversations.services.hub import log_hub
 from conversations.services.submit import turn_submit
 from conversations.wire import Wire
 

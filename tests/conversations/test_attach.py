@@ -12,8 +12,9 @@ from agentx.errors import NotFound, TooMany
 from agentx.redis_client import redis_client
 from agentx.threads import in_db_thread
 from conversations.models import Message, Run
-from conversations.services import attach
-from conversations.services.attach import Listener, run_follow
+from conversations.services import hub
+from conversations.services.attach import run_follow
+from conversations.services.hub import Listener
 from conversations.stream import head_key, log_key
 from tests.scripted_model import scripts
 
@@ -48,6 +49,7 @@ async def _answer() -> str:
 
 
 async def test_p5_attach_after_every_seq_gives_exactly_the_rest(runner, turns):
+    """RUN-04."""
     run_id, whole = await _finished(turns)
 
     for after in range(len(whole)):
@@ -60,7 +62,7 @@ async def test_p5_listeners_that_join_while_it_runs_all_get_the_same_tail(runner
 
     async def join() -> tuple[int, list[dict]]:
         await asyncio.sleep(rng.random() * 1.2)
-        head = await attach.log_hub().log_head(run_id=str(accepted.run.id))
+        head = await hub.log_hub().log_head(run_id=str(accepted.run.id))
         after = rng.randint(0, head)
         return after, _events(await turns.follow(accepted.run.id, after=after))
 
@@ -96,6 +98,7 @@ async def test_p5_listeners_that_leave_and_come_back_miss_and_repeat_nothing(run
 
 
 async def test_run_04_an_expired_log_answers_run_missing(runner, turns):
+    """RUN-04."""
     run_id, _ = await _finished(turns)
     redis_client().delete(log_key(run_id), head_key(run_id))
 
@@ -166,6 +169,7 @@ async def test_p11_a_flush_in_the_middle_loses_no_text_for_anybody(runner, turns
 
 
 async def test_p17_another_users_run_cannot_be_followed(runner, turns, make_user):
+    """OPS-04."""
     run_id, _ = await _finished(turns)
     stranger = await in_db_thread(make_user)
 

@@ -16,7 +16,7 @@ from agentx.redis_client import redis_client
 from agentx.threads import in_db_thread
 from conversations.events import Delta, Thinking, encode_event
 from conversations.models import Message, ModelCall, Run
-from conversations.services import attach
+from conversations.services import hub
 from conversations.services.attach import run_follow
 from conversations.services.conversations import conversation_create
 from conversations.services.leases import checkpoint_save, runs_claim, runs_reap
@@ -132,7 +132,7 @@ async def test_b62_attaching_beyond_the_head_of_a_queued_run_starts_over(scripte
 
     accepted = await turns.submit("[[scripted-n5]]")
     following = asyncio.create_task(turns.follow(accepted.run.id, after=1_000))
-    while not attach.log_hub()._listeners:
+    while not hub.log_hub()._listeners:
         await asyncio.sleep(0.01)
     runner = Runner()
     working = asyncio.create_task(runner.run())
@@ -147,7 +147,7 @@ async def test_b62_attaching_beyond_the_head_of_a_queued_run_starts_over(scripte
 
 async def test_p5_two_hundred_listeners_at_once_are_all_served_from_the_log(runner, turns):
     accepted = await turns.submit("[[scripted-n60-tps30]]")
-    while await attach.log_hub().log_head(run_id=str(accepted.run.id)) < 10:
+    while await hub.log_hub().log_head(run_id=str(accepted.run.id)) < 10:
         await asyncio.sleep(0.05)
 
     all_items = await asyncio.wait_for(

@@ -201,6 +201,7 @@ def test_p3_a_run_somebody_wanted_stopped_ends_as_cancelled(submitted):
 
 
 def test_run_26_a_second_commit_of_the_same_turn_stores_nothing_more(submitted):
+    """RUN-26."""
     [claim] = runs_claim(owner="r/1", limit=1)
     turn_commit(claim=claim, outcome=_outcome("once"), last_seq=3)
 

@@ -76,6 +76,7 @@ def test_c27_a_stale_sender_is_told_the_newest_seq(user, conversation):
 
 
 def test_b49_a_message_beyond_the_window_is_refused_with_figures(user, conversation, settings):
+    """CTX-18."""
     settings.CONTEXT_WINDOW_TOKENS = 1000
 
     with pytest.raises(DoesNotFit) as refused:
@@ -87,6 +88,7 @@ def test_b49_a_message_beyond_the_window_is_refused_with_figures(user, conversat
 
 
 def test_p17_another_users_conversation_does_not_exist(other_user, conversation):
+    """OPS-04."""
     with pytest.raises(NotFound):
         turn_submit(user_id=other_user.pk, conversation_id=conversation.id, content="hello")
 

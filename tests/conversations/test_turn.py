@@ -54,6 +54,7 @@ async def test_p6_a_turn_streams_and_stores_the_same_text(runner, turns, scripte
 
 
 async def test_p4_seqs_are_dense_and_the_end_comes_once(runner, turns, scripted):
+    """RUN-03."""
     events = [event for event in await turns.say("[[scripted-n200-tps400]]") if "seq" in event]
 
     types = [event["type"] for event in events]
@@ -64,6 +65,7 @@ async def test_p4_seqs_are_dense_and_the_end_comes_once(runner, turns, scripted)
 
 
 async def test_run_02_every_event_is_of_a_registered_class(runner, turns, scripted):
+    """RUN-02."""
     scripted.script(scripts.answer("yes", reasoning="hm "))
 
     events = [event for event in await turns.say("?") if "seq" in event]
@@ -75,6 +77,7 @@ async def test_run_02_every_event_is_of_a_registered_class(runner, turns, script
 
 
 async def test_p15_usage_is_recorded_once_per_call(runner, turns, scripted):
+    """RUN-11."""
     scripted.script(scripts.answer("one two three"))
 
     events = await turns.say("hello")
@@ -91,6 +94,7 @@ async def test_p15_usage_is_recorded_once_per_call(runner, turns, scripted):
 
 
 async def test_usage_the_provider_did_not_report_is_null_not_a_guess(runner, turns, scripted):
+    """LOG-05."""
     scripted.script(
         scripts.then(
             "one two three", ("chunk", {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
@@ -104,6 +108,7 @@ async def test_usage_the_provider_did_not_report_is_null_not_a_guess(runner, tur
 
 
 async def test_run_10_reasoning_is_shown_live_and_never_stored(runner, turns, scripted):
+    """RUN-10."""
     scripted.script(scripts.answer("<think>more</think>visible", reasoning="secret thoughts "))
 
     events = await turns.say("hello")
@@ -135,6 +140,7 @@ async def test_the_hash_chain_covers_every_message(runner, turns, scripted):
 
 
 async def test_run_12_the_next_turn_sees_the_earlier_ones_once_each(runner, turns, scripted):
+    """RUN-12."""
     scripted.script(scripts.answer("first answer"))
     scripted.script(scripts.answer("second answer"))
     await turns.say("first question")
@@ -189,6 +195,7 @@ async def test_p21_length_is_flagged_as_truncated(runner, turns, scripted):
 
 
 async def test_run_21_a_rate_limit_is_waited_out_visibly(runner, turns, scripted):
+    """RUN-21."""
     scripted.script(scripts.rate_limited(times=2))
     scripted.script(scripts.answer("at last"))
 
@@ -201,6 +208,7 @@ async def test_run_21_a_rate_limit_is_waited_out_visibly(runner, turns, scripted
 
 
 async def test_run_21_a_rate_limit_beyond_the_schedule_is_an_error(runner, turns, scripted):
+    """RUN-21."""
     scripted.script(scripts.rate_limited(times=3))
 
     events = await turns.say("hello")
@@ -219,12 +227,14 @@ async def test_a_provider_failure_before_any_output_is_retried_once(runner, turn
 
 
 async def test_a_provider_failure_after_output_is_not_retried(runner, turns, scripted):
+    """RUN-22."""
     await turns.say("[[scripted-disconnect-n2]]")
 
     assert len(scripted.requests) == 1
 
 
 async def test_run_23_a_slow_first_chunk_is_announced_until_it_comes(runner, turns, scripted):
+    """RUN-23."""
     events = await turns.say("[[scripted-n3-ttft700]]")
 
     phases = [e["data"]["phase"] for e in events if e["type"] == "status"]
@@ -233,6 +243,7 @@ async def test_run_23_a_slow_first_chunk_is_announced_until_it_comes(runner, tur
 
 
 async def test_run_24_a_slow_but_steady_model_never_stalls(runner, turns, scripted, settings):
+    """RUN-24."""
     settings.MODEL_STALL_SECONDS = 0.6
 
     events = await turns.say("[[scripted-n5-tps3]]")  # 1.6 s in all, a third of one between tokens
@@ -241,6 +252,7 @@ async def test_run_24_a_slow_but_steady_model_never_stalls(runner, turns, script
 
 
 async def test_p13_run_09_stop_keeps_the_partial_answer_and_says_so(runner, turns, scripted):
+    """RUN-09."""
     accepted = await turns.submit("[[scripted-n1000-tps20]]")
     following = asyncio.create_task(turns.follow(accepted.run.id))
     while (await in_db_thread(lambda: Run.objects.get().partial_text)) == "":
@@ -259,6 +271,7 @@ async def test_p13_run_09_stop_keeps_the_partial_answer_and_says_so(runner, turn
 
 
 async def test_stop_lands_in_the_middle_of_a_rate_limit_wait(runner, turns, scripted, settings):
+    """RUN-06, RUN-21."""
     settings.RATE_LIMIT_WAIT_SCHEDULE = [600.0]
     scripted.script(scripts.rate_limited())
     accepted = await turns.submit("hello")
@@ -276,6 +289,7 @@ async def test_stop_lands_in_the_middle_of_a_rate_limit_wait(runner, turns, scri
 async def test_ctx_18_a_question_that_cannot_fit_fails_with_figures_and_stays(
     runner, turns, scripted, settings
 ):
+    """CTX-18."""
     settings.CONTEXT_WINDOW_TOKENS = 400  # 275 for the prompt; the system prompt takes some 50 of them
 
     events = await turns.say("word " * 250)

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def test_a_person_can_use_the_application(tmp_path):
+    """UI-01, UI-06, RUN-25."""
     with running_stack(tmp_path, processes=("web", "runner", "worker")) as stack:
         link = json.loads(stack.manage("sign_in_link", "--json", "--base-url", stack.url))["url"]
         env = os.environ | {

@@ -25,6 +25,7 @@ def _partial_shown(client: Client, run_id: str, *, deltas: int = 10) -> list[dic
 
 
 def test_p10_the_web_process_is_killed_and_the_answer_goes_on(stack: Stack, client: Client):
+    """RUN-01."""
     conversation = client.conversation()
     run_id = client.accepted(conversation, LONG)
     seen = _partial_shown(client, run_id)
@@ -41,6 +42,7 @@ def test_p10_the_web_process_is_killed_and_the_answer_goes_on(stack: Stack, clie
 
 
 def test_p7_the_runner_is_killed_and_what_was_shown_is_kept(stack: Stack, client: Client):
+    """RUN-05, RUN-03."""
     conversation = client.conversation()
     run_id = client.accepted(conversation, LONG)
     shown = answer_text(_partial_shown(client, run_id))
@@ -139,6 +141,8 @@ def test_p12_database_sessions_are_killed_again_and_again_and_the_answer_is_whol
 
 
 def test_the_status_page_says_what_is_down_and_that_it_is_back(stack: Stack, client: Client):
+    """API-04."""
+
     def component(name: str) -> bool:
         return client.http.get("/api/status").json()["components"][name]["ok"]
 

@@ -79,6 +79,7 @@ def _blank(value: dict) -> dict:
 
 
 def test_golden_both_transports_send_exactly_the_recorded_events(stack: Stack, client: Client):
+    """RUN-28, RUN-13."""
     conversation = client.conversation()
     sse = client.events(client.accepted(conversation, QUESTION))
 
@@ -99,6 +100,7 @@ def test_golden_both_transports_send_exactly_the_recorded_events(stack: Stack, c
 
 
 def test_run_02_every_event_and_frame_validates_against_the_published_schema(stack: Stack, client: Client):
+    """RUN-02."""
     schema = client.http.get("/api/schema/?format=json").json()
     components = {"components": schema["components"]}
 
@@ -165,6 +167,7 @@ def test_another_tab_sees_the_run_that_this_one_started(stack: Stack, client: Cl
 
 
 def test_reload_attach_replays_and_goes_on(stack: Stack, client: Client):
+    """RUN-04."""
     conversation = client.conversation()
     run_id = client.accepted(conversation, "[[scripted-n60-tps60]]")
 
@@ -181,6 +184,7 @@ def test_reload_attach_replays_and_goes_on(stack: Stack, client: Client):
 
 
 def test_p13_stop_over_the_socket_is_acknowledged_and_keeps_the_text(stack: Stack, client: Client):
+    """RUN-06."""
     conversation = client.conversation()
 
     async def stop() -> list[dict]:
@@ -259,6 +263,7 @@ def test_b66_an_anonymous_socket_is_closed_with_4401(stack: Stack, client: Clien
 
 
 def test_p17_a_socket_on_another_users_conversation_is_closed_with_4404(stack: Stack, client: Client):
+    """OPS-04."""
     assert _close_code(_socket(stack, client.conversation(), stack.client())) == 4404
 
 

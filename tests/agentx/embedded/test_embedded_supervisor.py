@@ -32,6 +32,8 @@ def start_stack(tmp_path: Path) -> Iterator[StartStack]:
             cwd=_ROOT,
             stdout=subprocess.PIPE,
             text=True,
+            # The tests themselves may run under nohup, whose ignored SIGHUP a child would inherit.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         started.append(process)
         return process, json.loads(_read_until(process, "{"))

@@ -44,6 +44,7 @@ def split(pieces) -> tuple[str, str]:
     ],
 )
 def test_run_10_text_is_split_at_the_tags_and_only_there(text, answer, reasoning):
+    """RUN-10."""
     assert split([text]) == (answer, reasoning)
 
 

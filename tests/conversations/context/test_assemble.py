@@ -44,6 +44,7 @@ def _snapshot(history: list[TranscriptMessage], question: str, *, window: int = 
     ],
 )
 def test_ctx_02_the_budget_is_the_smallest_of_its_limits(window, target, expected):
+    """CTX-02."""
     rules = BudgetRules(response_reserve=4096, safety_reserve=2048, verbatim_ratio=0.85, prompt_target=target)
 
     assert derive_budget(window=window, rules=rules).tokens == expected
@@ -65,6 +66,7 @@ def test_everything_fits_and_is_sent_in_order():
 
 
 def test_the_oldest_turns_go_first_and_whole():
+    """CTX-16."""
     history = []
     for turn in range(1, 11):
         history += [
@@ -81,6 +83,7 @@ def test_the_oldest_turns_go_first_and_whole():
 
 
 def test_ctx_18_a_question_that_cannot_fit_is_an_error_with_figures():
+    """CTX-18."""
     with pytest.raises(QuestionDoesNotFit) as failed:
         assemble_view(snapshot=_snapshot([], "word " * 2000, window=1000), counter=COUNTER)
 
