@@ -109,14 +109,10 @@ def leases_renew(*, held: Sequence[Held]) -> Renewal:
     return Renewal(renewed=free, lost=tokens.keys() - still)
 
 
-def checkpoint_save(*, claim: RunClaim, text: str, seq: int) -> bool | None:
-    """Save a partial answer as of event ``seq``; returns whether a stop was asked for, None when the lease is lost."""
-    changed = Run.objects.filter(pk=claim.run_id, lease_token=claim.token, status=Run.Status.RUNNING).update(
-        partial_text=text, partial_seq=seq
-    )
-    if not changed:
-        return None
-    return Run.objects.filter(pk=claim.run_id).values_list("cancel_requested", flat=True).first()
+def checkpoint_save(*, claim: RunClaim, text: str, seq: int) -> bool:
+    """Save a partial answer as of event ``seq``; False when the lease is lost."""
+    ours = Run.objects.filter(pk=claim.run_id, lease_token=claim.token, status=Run.Status.RUNNING)
+    return bool(ours.update(partial_text=text, partial_seq=seq))
 
 
 def cancels_pending(*, run_ids: Sequence[UUID]) -> set[UUID]:

@@ -154,14 +154,12 @@ async def _checkpoint(turn: _Turn) -> None:
     """Save the text so far with the seq it reaches to; a database that is away costs one checkpoint, not the turn."""
     seq, text = turn.run_log.assign(), turn.draft.text
     try:
-        stop = await in_db_thread(checkpoint_save, claim=turn.claim, text=text, seq=seq)
+        ours = await in_db_thread(checkpoint_save, claim=turn.claim, text=text, seq=seq)
     except django.db.Error as error:
         log.warning("checkpoint_failed", error=type(error).__name__)
         return
-    if stop is None:
+    if not ours:
         turn.control.end(LeaseLost())
-    elif stop:
-        turn.control.end(TurnStopped())
 
 
 async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | None:

@@ -120,7 +120,7 @@ def test_p9_a_void_token_can_neither_renew_nor_checkpoint_nor_commit(submitted):
 
     renewal = leases_renew(held=[Held(run_id=claim.run_id, token=claim.token)])
     assert (renewal.renewed, renewal.lost) == (set(), {claim.run_id})
-    assert checkpoint_save(claim=claim, text="zombie", seq=9) is None
+    assert checkpoint_save(claim=claim, text="zombie", seq=9) is False
     with pytest.raises(LeaseLost):
         turn_commit(claim=claim, outcome=_outcome("zombie"), last_seq=9)
     assert Message.objects.filter(role="assistant").count() == 0
