@@ -44,6 +44,13 @@ async def _finished(turns) -> tuple:
     return accepted.run.id, _events(await turns.follow(accepted.run.id))
 
 
+async def _logged(run_id, *, at_least: int) -> int:
+    """The seq of the newest event, once there are that many."""
+    while (head := await hub.log_hub().log_head(run_id=str(run_id))) < at_least:
+        await asyncio.sleep(0.02)
+    return head
+
+
 async def _answer() -> str:
     return await in_db_thread(lambda: Message.objects.get(role="assistant").content)
 
@@ -132,7 +139,7 @@ async def test_p5_a_trimmed_log_is_a_reset_not_a_gap(runner, turns):
 async def test_b62_attaching_beyond_the_head_of_a_running_run_starts_over(runner, turns):
     accepted = await turns.submit("[[scripted-n60-tps60]]")
     first = asyncio.create_task(turns.follow(accepted.run.id))
-    await asyncio.sleep(0.4)
+    await _logged(accepted.run.id, at_least=8)
 
     items = await turns.follow(accepted.run.id, after=1_000_000)
 
@@ -153,10 +160,10 @@ async def test_p5_seqs_of_another_log_are_not_trusted(runner, turns):
 async def test_p11_a_flush_in_the_middle_loses_no_text_for_anybody(runner, turns):
     accepted = await turns.submit("[[scripted-n120-tps60]]")
     early = asyncio.create_task(turns.follow(accepted.run.id))
-    await asyncio.sleep(0.7)
+    before = await _logged(accepted.run.id, at_least=20)
 
     redis_client().flushdb()
-    await asyncio.sleep(0.3)
+    await _logged(accepted.run.id, at_least=before + 5)
     late = asyncio.create_task(turns.follow(accepted.run.id))
 
     assert _shown(await asyncio.wait_for(early, 20)) == scripts.word_text(120)
