@@ -21,6 +21,8 @@ def model_stack(tmp_path_factory):
             LLM_MODEL="smollm2-135m-instruct",
             CONTEXT_WINDOW_TOKENS="0",
             MODEL_STALL_SECONDS="60",
+            # So small a model may ramble to its limit, which takes minutes on a busy machine.
+            RESPONSE_RESERVE_TOKENS="32",
         ) as stack,
     ):
         yield stack
