@@ -22,7 +22,8 @@ Drawn, with the HTTP status and the WebSocket treatment each maps to::
     │   ├── TurnStopped               the person pressed stop            -> run ``cancelled``
     │   ├── LeaseLost                 another process owns the run now   -> nothing is written
     │   ├── Draining                  the runner shuts down              -> run ``interrupted``
-    │   └── EmptyAnswer               the model said nothing visible     -> run ``failed``
+    │   ├── EmptyAnswer               the model said nothing visible     -> run ``failed``
+    │   └── ViewUnstable              a new epoch had no room either     -> run ``failed``
     └── ModelError                    the model provider failed          -> run ``failed``
         ├── RetryableModelError       worth another attempt when no output had begun
         │   ├── RateLimited           carries ``retry_after`` seconds or None
@@ -194,6 +195,14 @@ class Draining(TurnError):
 class EmptyAnswer(TurnError):
     code = "empty_answer"
     title = "The model ended its turn without saying anything; try again or rephrase"
+    retryable = True
+
+
+class ViewUnstable(TurnError):
+    """Two cuts would have followed each other without a turn between them: a loop, which is a failure instead."""
+
+    code = "view_unstable"
+    title = "The conversation could not be brought into the model's window; try again, or start a new conversation"
     retryable = True
 
 

@@ -41,6 +41,7 @@ class CallUsage:
     first_token_ms: int | None
     total_ms: int
     finish_reason: str
+    predicted_cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Outcome:
     first_token_ms: int | None
     total_ms: int | None
     allocation: dict[str, Any] | None = field(default=None)
+    view: dict[str, Any] | None = field(default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,12 @@ class BlockGrant(Wire):
 
 
 class ContextReport(EventData):
-    """The allocation of the view that is about to be sent. All figures are tokens, estimated by ``tokenizer``."""
+    """The allocation of the view that is about to be sent. All figures are tokens, estimated by ``tokenizer``.
+
+    ``epoch``: requests of one epoch extend each other; ``epoch_reason``: why it began. ``recalled_turns``: turns that
+    are quoted although they have left the view. ``summarized``: a digest stands for turns that have. ``predicted_cached``:
+    how much of the prompt a provider that caches prefixes should have from the last call.
+    """
 
     type: ClassVar[str] = "context"
     window: int
@@ -72,6 +77,10 @@ class ContextReport(EventData):
     blocks: list[BlockGrant]
     dropped_turns: int
     summarized: bool
+    epoch: int
+    epoch_reason: Literal["start", "cut", "forms", "edit", "model", "prompt", "tools"]
+    recalled_turns: list[int]
+    predicted_cached: int | None
 
 
 class Delta(EventData):
@@ -96,8 +105,12 @@ class MessageStored(EventData):
 
 
 class ContextUse(Wire):
+    """How full the window was. ``summarized`` and ``dropped_turns``: what of the conversation was not in view."""
+
     used: int
     window: int
+    summarized: bool = False
+    dropped_turns: int = 0
 
 
 class Done(EventData):

@@ -23,6 +23,7 @@ from django.conf import settings
 
 from agentx.errors import Draining, LeaseLost, TurnStopped
 from agentx.llm.client import ChatModelSettings, LangchainChatModel
+from agentx.llm.counting import LlamaCppCounter
 from agentx.llm.profiles import reported_window
 from agentx.threads import in_db_thread
 from conversations.contracts import RunClaim
@@ -86,6 +87,8 @@ class Runner:
             await asyncio.gather(*loops, return_exceptions=True)
             await self._writer.aclose()
             await self._tools.model.aclose()
+            if self._tools.request_counter is not None:
+                await self._tools.request_counter.aclose()
             log.info("runner_stopped", instance=self.instance)
 
     async def _tools_make(self) -> TurnTools:
@@ -99,8 +102,11 @@ class Runner:
                 max_connections=settings.RUNNER_CONCURRENCY,
             )
         )
-        window = await reported_window(base_url=settings.LLM_BASE_URL, api_key=settings.LLM_API_KEY)
-        return TurnTools(model=model, reported_window=window)
+        address = {"base_url": settings.LLM_BASE_URL, "api_key": settings.LLM_API_KEY}
+        window = await reported_window(**address)
+        # Only llama.cpp's server reports its window so, and only that one can be asked for exact counts.
+        counter = LlamaCppCounter(**address) if window else None
+        return TurnTools(model=model, reported_window=window, request_counter=counter)
 
     async def _claim_forever(self) -> None:
         while not self._stopping.is_set():

@@ -44,12 +44,13 @@ class TimingsBody(Wire):
 
 
 class ErrorBody(Wire):
-    """Why a run failed. ``message`` is one sentence a person can act on."""
+    """Why a run failed. ``message`` says what a person can do. ``details``: figures behind it, where there are any."""
 
     code: str
     message: str
     retryable: bool
     stalled: bool = False
+    details: dict[str, Any] | None = None
 
 
 class MessageBody(Wire):

@@ -2,7 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A further text of a user message, such as the extracted text of an attached file."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image. ``url``: a data URI or an address that the provider can read. Costs a fixed number of tokens."""
+
+    url: str
+    media_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AudioPart:
+    """A sound. ``size`` in bytes, from which its tokens are estimated."""
+
+    url: str
+    media_type: str = ""
+    size: int = 0
+
+
+Part = TextPart | ImagePart | AudioPart
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call the model asked for. ``arguments``: JSON as the model wrote it, which may be malformed."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool as the model is told of it. ``parameters``: a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +62,33 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
+    """``content`` first, then ``parts`` in order."""
+
     content: str
+    parts: tuple[Part, ...] = ()
     role: str = "user"
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
+    """Text and calls; with calls, the text may be empty."""
+
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
     role: str = "assistant"
 
 
-ChatMessage = SystemMessage | UserMessage | AssistantMessage
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """The result of one call."""
+
+    content: str
+    tool_call_id: str
+    name: str = ""
+    role: str = "tool"
+
+
+ChatMessage = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How much of a model's window one request may use."""
+"""How much of a model's window one request may use, and how that is shared out."""
 
 from __future__ import annotations
 
@@ -6,16 +6,31 @@ from dataclasses import dataclass
 
 # Below this window both reserves shrink in proportion, so that a small model still has room for a conversation.
 SMALL_WINDOW = 32_768
+# Kept for the chat template when every count comes from the model's own tokenizer.
+EXACT_SAFETY_RESERVE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRules:
-    """The operator's settings. All tokens, but for ``verbatim_ratio``, a share of the window; 0 switches a limit off."""
+    """The operator's settings. All in tokens, but for ratios and shares; 0 switches a limit off.
+
+    ``verbatim_ratio``: share of the window a prompt may use. ``prompt_target``: wanted below the window.
+    ``spend_guard``: a limit on cost. ``low_watermark``: share of its room that history has after a cut.
+    ``recall_max`` and ``recall_share`` (of the history budget) bound what recall brings back. ``ledger_max`` and
+    ``digest_max`` bound those two blocks. ``exact_counts``: counts come from the model's own tokenizer.
+    """
 
     response_reserve: int
     safety_reserve: int
     verbatim_ratio: float
     prompt_target: int = 0
+    spend_guard: int = 0
+    low_watermark: float = 0.5
+    recall_max: int = 1_000
+    recall_share: float = 0.35
+    ledger_max: int = 2_000
+    digest_max: int = 1_500
+    exact_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +43,45 @@ class Budget:
 
 
 def derive_budget(*, window: int, rules: BudgetRules) -> Budget:
-    """The smallest of ratio × window, window − both reserves, and the prompt target where one is set.
+    """The smallest of ratio × window, window − both reserves, and the prompt target and spend guard where set.
 
     For windows under 32,768 the reserves are at most a quarter and a sixteenth of the window.
     """
     response, safety = rules.response_reserve, rules.safety_reserve
+    if rules.exact_counts:
+        safety = min(safety, EXACT_SAFETY_RESERVE)
     if window < SMALL_WINDOW:
         response = min(response, window // 4)
         safety = min(safety, window // 16)
     limits = [int(window * rules.verbatim_ratio), window - response - safety]
-    if rules.prompt_target:
-        limits.append(rules.prompt_target)
+    limits += [limit for limit in (rules.prompt_target, rules.spend_guard) if limit]
     return Budget(window=window, tokens=max(0, min(limits)), response=response)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserves:
+    """Room kept free once turns have left the view, whatever the blocks turn out to need, so that their changing
+    sizes never move the cut. All in tokens.
+    """
+
+    recall: int
+    ledger: int
+    pinned: int
+    digest: int
+
+    @property
+    def slow(self) -> int:
+        """For the blocks that are frozen with an epoch."""
+        return self.ledger + self.pinned + self.digest
+
+
+def derive_reserves(*, budget: int, rules: BudgetRules) -> Reserves:
+    """The reserves out of a budget of ``budget`` tokens: the settings, but in a small budget at most the recall share,
+    an eighth for the ledger, a sixteenth for pinned constraints and a tenth for the digest.
+    """
+    return Reserves(
+        recall=min(rules.recall_max or budget, int(budget * rules.recall_share)),
+        ledger=min(rules.ledger_max, budget // 8),
+        pinned=min(rules.ledger_max // 2, budget // 16),
+        digest=min(rules.digest_max, budget // 10),
+    )

@@ -14,6 +14,7 @@ class Run(models.Model):
     """The outbox of a turn and the record of what became of it.
 
     ``lease_token`` changes with every claim and settlement; a writer whose token is stale changes nothing.
+    ``view`` holds what the view cannot be derived from otherwise (see ``conversations.context.record``).
     ``partial_text`` is the checkpoint as of event ``partial_seq``. ``final_seq`` is the seq of the ``close`` event.
     """
 
@@ -47,6 +48,7 @@ class Run(models.Model):
     usage = models.JSONField(null=True, blank=True)
     timings = models.JSONField(null=True, blank=True)
     allocation = models.JSONField(null=True, blank=True)
+    view = models.JSONField(null=True, blank=True)
     error = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -101,6 +103,7 @@ class ModelCall(models.Model):
     output_tokens = models.IntegerField(null=True)
     reasoning_tokens = models.IntegerField(null=True)
     estimated_prompt_tokens = models.IntegerField()
+    predicted_cached_tokens = models.IntegerField(null=True)
     first_token_ms = models.IntegerField(null=True)
     total_ms = models.IntegerField()
     finish_reason = models.CharField(max_length=40, blank=True, default="")

@@ -2,72 +2,175 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
-from django.conf import settings
+import structlog
+from django.db.models import QuerySet
 
-from agentx.llm.profiles import ModelProfile, profile_for
-from conversations.context.budget import BudgetRules, derive_budget
+from agentx.llm.tokens import default_counter
+from conversations.context.budget import derive_budget, derive_reserves
 from conversations.context.prompt import BASE_PROMPT
-from conversations.context.types import Snapshot, TranscriptMessage
-from conversations.models import Message, Run
+from conversations.context.record import previous_call
+from conversations.context.segments import covered_through
+from conversations.context.stored import as_chat_message, parts_from_json, tool_calls_from_json
+from conversations.context.types import (
+    EpochState,
+    ModelFacts,
+    Passage,
+    PreviousCall,
+    Snapshot,
+    TranscriptMessage,
+)
+from conversations.models import Conversation, Message, Run
+from conversations.selectors.digests import epoch_read, segments_read
+from conversations.selectors.model_profiles import (
+    budget_rules,
+    conversation_ratio,
+    model_read,
+    planned_window,
+)
+from conversations.selectors.search import search_passages
+
+log = structlog.get_logger(__name__)
 
 # More rows than this are never loaded, however short they are: the cost of a view must not grow with the conversation.
 MAX_ROWS = 400
+# Rows whose stored tokens add up to this many budgets are loaded at most: what settles is shortened before it is counted.
+MOST_BUDGETS = 4
 
 
 def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapshot:
-    """The snapshot of a run: its question and the newest messages before it that could fit. Two queries.
+    """The snapshot of a run: its question, and the newest live messages after the cut.
 
     ``reported_window``: tokens the provider says its model takes, when it was asked.
     """
-    run = Run.objects.select_related("user_message").get(pk=run_id)
-    question = run.user_message
-    window = window_tokens(profile_for(run.model, reported_window=reported_window))
-    rules = budget_rules()
-    budget = derive_budget(window=window, rules=rules)
-    # The running total bounds the query by what could fit, so 10 messages or 100,000 cost the same.
-    floor = question.cumulative_tokens - question.token_count - budget.tokens
-    rows = Message.objects.filter(
-        conversation_id=run.conversation_id,
-        seq__lt=question.seq,
-        cumulative_tokens__gt=floor,
-        superseded_at=None,
-        deleted_at=None,
-    ).order_by("-seq")[:MAX_ROWS]
-    return Snapshot(
-        system_prompt=BASE_PROMPT,
-        history=tuple(transcript_message(row) for row in reversed(rows)),
-        question=transcript_message(question),
-        turns_before=question.turn - 1,
-        window=window,
-        rules=rules,
+    run = Run.objects.select_related("user_message", "conversation").get(pk=run_id)
+    return conversation_snapshot(
+        conversation=run.conversation,
+        question=transcript_message(run.user_message),
+        model=run.model,
+        reported_window=reported_window,
+        before_run=run,
     )
 
 
+def conversation_snapshot(
+    *,
+    conversation: Conversation,
+    question: TranscriptMessage,
+    model: str,
+    reported_window: int | None = None,
+    before_run: Run | None = None,
+) -> Snapshot:
+    """The snapshot for a question that may not be stored yet, whose seq is then the next one."""
+    known = model_read(model=model, reported_window=reported_window)
+    profile, rules = known.profile, budget_rules(known.profile)
+    epoch = epoch_read(conversation_id=conversation.pk, number=conversation.epoch)
+    if epoch.revision != conversation.revision:
+        epoch = _epoch_after_edit(conversation, epoch)
+    window = planned_window(profile)
+    most_tokens = derive_budget(window=window, rules=rules).tokens * MOST_BUDGETS
+    history, unloaded = _history_read(conversation.pk, epoch, question.seq, most_tokens)
+    snapshot = Snapshot(
+        system_prompt=BASE_PROMPT,
+        history=history,
+        current=(question,),
+        model=ModelFacts(
+            name=model,
+            window=window,
+            strict_roles=profile.strict_roles,
+            explicit_cache=profile.prompt_caching == "explicit",
+            calibration=conversation_ratio(known=known, conversation=conversation),
+        ),
+        rules=rules,
+        turns_before=question.turn - 1,
+        unloaded=unloaded,
+        revision=conversation.revision,
+        epoch=epoch,
+        previous=_previous_call(conversation.pk, before_run),
+    )
+    return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
+
+
+def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage, ...]:
+    """What recall finds for the question in turns that have left the view; nothing while none has."""
+    if not snapshot.epoch.cut_seq:
+        return ()
+    counter = default_counter()
+    budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
+    reserves = derive_reserves(budget=int(budget.tokens / snapshot.model.calibration), rules=snapshot.rules)
+    return search_passages(
+        conversation_id=conversation_id,
+        query=snapshot.question.content,
+        before_seq=snapshot.epoch.cut_seq + 1,
+        max_tokens=reserves.recall,
+        counter=counter,
+    )
+
+
+def live_messages(*, conversation_id: UUID) -> QuerySet[Message]:
+    """The messages that are part of the conversation as it stands."""
+    return Message.objects.filter(conversation_id=conversation_id, superseded_at=None, deleted_at=None)
+
+
 def transcript_message(row: Message) -> TranscriptMessage:
-    """A stored message as the engine sees it."""
-    return TranscriptMessage(
+    """A stored message as the engine sees it, counted anew where its count is another tokenizer's."""
+    message = TranscriptMessage(
         id=row.pk,
         seq=row.seq,
         turn=row.turn,
         role=cast(Any, row.role),
         content=row.content,
         tokens=row.token_count,
+        parts=parts_from_json(row.parts),
+        tool_calls=tool_calls_from_json(row.tool_calls),
+        tool_call_id=row.tool_call_id,
+        artifact=row.artifact,
+        model_context=row.metadata.get("model_context"),
+        excerpt=row.metadata.get("excerpt"),
+        chain_hash=row.chain_hash,
     )
+    counter = default_counter()
+    if row.tokenizer == counter.name:
+        return message
+    return replace(message, tokens=counter.count_message(as_chat_message(message)))
 
 
-def window_tokens(profile: ModelProfile) -> int:
-    """The window to plan with, in tokens: the forced one, else the profile's."""
-    return settings.CONTEXT_WINDOW_TOKENS or profile.max_input_tokens
+def _epoch_after_edit(conversation: Conversation, epoch: EpochState) -> EpochState:
+    """The epoch with its cut moved back to what valid segments still cover, so that what they lost is loaded."""
+    covered = covered_through(segments_read(conversation_id=conversation.pk))
+    if covered >= epoch.cut_seq:
+        return epoch
+    return replace(epoch, cut_seq=covered, covered_seq=covered, cut_message_id=None, blocks=())
 
 
-def budget_rules() -> BudgetRules:
-    """The operator's budget settings as the engine takes them."""
-    return BudgetRules(
-        response_reserve=settings.RESPONSE_RESERVE_TOKENS,
-        safety_reserve=settings.SAFETY_RESERVE_TOKENS,
-        verbatim_ratio=settings.CONTEXT_VERBATIM_RATIO,
-        prompt_target=settings.PROMPT_BUDGET_TOKENS,
-    )
+def _history_read(
+    conversation_id: UUID, epoch: EpochState, question_seq: int, most_tokens: int
+) -> tuple[tuple[TranscriptMessage, ...], bool]:
+    """The newest live messages after the cut, oldest first, and whether older ones had to stay unloaded."""
+    rows = live_messages(conversation_id=conversation_id).filter(seq__gt=epoch.cut_seq, seq__lt=question_seq)
+    sizes = list(rows.order_by("-seq").values_list("seq", "token_count")[: MAX_ROWS + 1])
+    first, tokens = question_seq, 0
+    for index, (seq, count) in enumerate(sizes):
+        if index == MAX_ROWS or (tokens and tokens + count > most_tokens):
+            break
+        first, tokens = seq, tokens + count
+    unloaded = bool(sizes) and sizes[-1][0] < first
+    loaded = [transcript_message(row) for row in rows.filter(seq__gte=first).order_by("seq")]
+    if unloaded:  # the fragment of a turn whose beginning was not loaded belongs to what was not loaded
+        whole = next((index for index, item in enumerate(loaded) if item.role == "user"), 0)
+        loaded = loaded[whole:]
+    return tuple(loaded), unloaded
+
+
+def _previous_call(conversation_id: UUID, before: Run | None) -> PreviousCall | None:
+    runs = Run.objects.filter(conversation_id=conversation_id, view__isnull=False)
+    if before is not None:
+        runs = runs.filter(created_at__lt=before.created_at)
+    record = runs.order_by("-created_at").values_list("view", flat=True).first()
+    try:
+        return None if record is None else previous_call(record)
+    except (KeyError, TypeError):
+        return None  # a record of an older shape: only the prediction is lost

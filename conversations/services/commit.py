@@ -11,15 +11,17 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agentx.queue import enqueue_on_commit
 from agentx.redis_client import redis_client
 from conversations.contracts import CallUsage, Outcome, RunClaim, Settled
 from conversations.events import encode_event
 from conversations.models import Message, ModelCall, Run
 from conversations.selectors.bodies import message_body, run_body
 from conversations.services.locks import conversation_lock, run_lock_owned
+from conversations.services.models import calibration_note
 from conversations.services.notices import notice_on_commit
 from conversations.services.terminal import terminal_count, terminal_events
-from conversations.services.transcript import conversation_counters_save, message_append
+from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
 from conversations.wire import TimingsBody, UsageBody
 
@@ -77,12 +79,14 @@ def run_settle(
         if outcome.text.strip():
             answer = message_append(
                 conversation=conversation,
-                role=Message.Role.ASSISTANT,
-                content=outcome.text,
+                new=NewMessage(
+                    role=Message.Role.ASSISTANT,
+                    content=outcome.text,
+                    status=Message.Status(outcome.message_status),
+                    metadata=answer_metadata(model=run.model, outcome=outcome, usage=usage, timings=timings),
+                ),
                 turn=run.user_message.turn,
                 run=run,
-                status=Message.Status(outcome.message_status),
-                metadata=answer_metadata(model=run.model, outcome=outcome, usage=usage, timings=timings),
             )
         _model_calls_store(run=run, calls=outcome.calls)
         run.status = outcome.status
@@ -91,6 +95,7 @@ def run_settle(
         run.usage = usage.model_dump()
         run.timings = timings.model_dump()
         run.allocation = outcome.allocation
+        run.view = outcome.view
         run.error = None if outcome.error is None else outcome.error.model_dump()
         run.partial_text, run.lease_until = "", None
         run.save()
@@ -98,11 +103,24 @@ def run_settle(
         run.refresh_from_db(fields=["finished_at"])
         conversation.last_input_tokens = usage.prompt_tokens or conversation.last_input_tokens
         conversation_counters_save(conversation)
+        _calibrate(run=run, outcome=outcome)
         settled = Settled(run=run_body(run), answer=None if answer is None else message_body(answer))
         if append_events:
             transaction.on_commit(lambda: log_finish(settled=settled, token=token, last_seq=last_seq))
         notice_on_commit(kind="finished", conversation_id=conversation.pk, run_id=run.pk)
+        enqueue_on_commit("conversations.after_turn", conversation_id=conversation.pk)
     return settled
+
+
+def _calibrate(*, run: Run, outcome: Outcome) -> None:
+    """Compare the first call's estimate with what was reported; later calls of a turn resend the same text."""
+    if not outcome.calls or outcome.allocation is None:
+        return
+    call = outcome.calls[0]
+    estimated = round(call.estimated_prompt_tokens / outcome.allocation["calibration"])
+    calibration_note(
+        conversation_id=run.conversation_id, model=run.model, reported=call.prompt_tokens, estimated=estimated
+    )
 
 
 def sum_usage(calls: tuple[CallUsage, ...]) -> UsageBody:
@@ -128,7 +146,14 @@ def answer_metadata(
 ) -> dict[str, object]:
     """What a reloaded page needs to show an answer as it was shown live."""
     allocation = outcome.allocation
-    context = None if allocation is None else {"used": allocation["used"], "window": allocation["window"]}
+    context = None
+    if allocation is not None:
+        context = {
+            "used": allocation["used"],
+            "window": allocation["window"],
+            "summarized": bool((outcome.view or {}).get("covered_seq")),
+            "dropped_turns": allocation["dropped_turns"],
+        }
     return {
         "model": model,
         "usage": usage.model_dump(),
@@ -179,6 +204,7 @@ def _model_calls_store(*, run: Run, calls: tuple[CallUsage, ...]) -> None:
                 first_token_ms=call.first_token_ms,
                 total_ms=call.total_ms,
                 finish_reason=call.finish_reason,
+                predicted_cached_tokens=call.predicted_cached_tokens,
             )
             for call in calls
         ],

@@ -6,7 +6,16 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from conversations.models import Conversation, Message, ModelCall, Run
+from conversations.models import (
+    CompactionDigest,
+    ContextEpoch,
+    Conversation,
+    EvidenceLedger,
+    Message,
+    MessageEntry,
+    ModelCall,
+    Run,
+)
 from conversations.selectors import access
 from conversations.selectors.bodies import conversation_body
 from conversations.selectors.history import conversation_read
@@ -41,6 +50,8 @@ def conversation_delete(*, user_id: int, conversation_id: UUID) -> None:
             "SET LOCAL agentx.purging = 'on'"
         )  # the transcript's guard lets whole conversations go
         # Messages and runs point at each other, so the order is: what points nowhere else first.
+        for derived in (MessageEntry, CompactionDigest, ContextEpoch, EvidenceLedger):
+            derived.objects.filter(conversation_id=conversation_id)._raw_delete(using="default")
         ModelCall.objects.filter(run__conversation=conversation_id)._raw_delete(using="default")
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
         Message.objects.filter(conversation=conversation_id)._raw_delete(using="default")

@@ -18,7 +18,7 @@ from agentx.llm.messages import (
     UsageReport,
 )
 from agentx.llm.retry import rate_limit_wait
-from conversations.context.types import View
+from conversations.context.assemble import View
 from conversations.contracts import CallUsage
 from conversations.events import Delta, Status, Thinking
 from conversations.stream import RunLog
@@ -118,8 +118,18 @@ async def _call_stream(
     started: float,
 ) -> None:
     """One model call; its usage is recorded even when it fails."""
-    call = _Call(model=model_name, started=time.monotonic(), estimated_prompt_tokens=view.allocation.used)
-    items = model.stream(messages=view.messages, max_output_tokens=view.allocation.response)
+    call = _Call(
+        model=model_name,
+        started=time.monotonic(),
+        estimated_prompt_tokens=view.allocation.used,
+        predicted_cached_tokens=view.allocation.predicted_cached,
+    )
+    items = model.stream(
+        messages=view.messages,
+        max_output_tokens=view.allocation.response,
+        tools=view.tools,
+        cache_breakpoints=view.breakpoints,
+    )
     watched = _with_waiting_pings(
         with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
     )
@@ -147,6 +157,7 @@ class _Call:
     model: str
     started: float
     estimated_prompt_tokens: int
+    predicted_cached_tokens: int | None
     first_token_ms: int | None = None
     finish_reason: str = ""
     reported: UsageReport = _UNREPORTED
@@ -168,6 +179,7 @@ class _Call:
             output_tokens=self.reported.output_tokens,
             reasoning_tokens=self.reported.reasoning_tokens,
             estimated_prompt_tokens=self.estimated_prompt_tokens,
+            predicted_cached_tokens=self.predicted_cached_tokens,
             first_token_ms=self.first_token_ms,
             total_ms=_milliseconds_since(self.started),
             finish_reason=self.finish_reason,

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import django.db
 import structlog
 from django.conf import settings
 
-from agentx.errors import AgentXError, Draining, LeaseLost, ModelError, ModelStalled, TurnStopped
+from agentx.errors import (
+    AgentXError,
+    ContextOverflow,
+    Draining,
+    LeaseLost,
+    ModelError,
+    ModelStalled,
+    TurnStopped,
+)
 from agentx.llm.client import ChatModel
-from agentx.llm.tokens import default_counter
+from agentx.llm.counting import RequestCounter
 from agentx.threads import in_db_thread
-from conversations.context.assemble import assemble_view
-from conversations.context.types import Allocation, QuestionDoesNotFit
+from conversations.context.types import DoesNotFitError
 from conversations.contracts import Outcome, RunClaim, Settled
-from conversations.events import BlockGrant, ContextReport, RunStarted
-from conversations.selectors.snapshot import snapshot_load
+from conversations.events import RunStarted
+from conversations.models.model_record import LEAST_WINDOW
 from conversations.services.commit import settled_read, turn_commit
 from conversations.services.control import TurnControl
 from conversations.services.leases import checkpoint_save
+from conversations.services.models import window_learn
+from conversations.services.patience import db_patiently
+from conversations.services.report import context_report, does_not_fit_body, log_budgets, log_call
 from conversations.services.respond import Draft, RespondLimits, turn_respond
 from conversations.services.terminal import INTERRUPTED, terminal_events
+from conversations.services.view import Prepared, view_prepare
 from conversations.stream import RunLog
 from conversations.wire import ErrorBody, MessageStatus, RunStatus
 
@@ -34,10 +44,10 @@ log = structlog.get_logger(__name__)
 
 # A partial answer is also saved whenever this many characters have come since the last time.
 CHECKPOINT_CHARACTERS = 2048
-# How long a turn waits for a database that is away; the lease lasts longer by default.
-DATABASE_PATIENCE_SECONDS = 30.0
-
-R = TypeVar("R")
+# A request that the provider calls too long is made smaller and sent again at most so often.
+OVERFLOW_RUNGS = 3
+# What is left of the window after an overflow that named none.
+_NARROWER = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class TurnTools:
 
     model: ChatModel
     reported_window: int | None
+    request_counter: RequestCounter | None = None
 
 
 @dataclass(slots=True)
@@ -57,7 +68,7 @@ class _Turn:
     control: TurnControl
     draft: Draft
     started: float
-    allocation: Allocation | None = None
+    prepared: Prepared | None = None
 
 
 async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, tools: TurnTools) -> None:
@@ -77,6 +88,8 @@ async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, to
     for event in terminal_events(settled, last_seq=last_seq):
         run_log.emit(event)
     await run_log.flushed(timeout=2.0)
+    for call in outcome.calls:
+        log_call(call, provider=urlsplit(settings.LLM_BASE_URL).hostname or "")
     log.info(
         "turn_finished",
         status=outcome.status,
@@ -103,7 +116,7 @@ async def _attempt(turn: _Turn, tools: TurnTools) -> Exception | None:
     if work.cancelled():
         return turn.control.reason or Draining()
     error = work.exception()
-    if error is not None and not isinstance(error, AgentXError | QuestionDoesNotFit):
+    if error is not None and not isinstance(error, AgentXError | DoesNotFitError):
         log.error("turn_crashed", exc_info=error)
     return error if isinstance(error, Exception) else None
 
@@ -119,20 +132,54 @@ async def _work(turn: _Turn, tools: TurnTools) -> None:
             epoch=claim.epoch,
         )
     )
-    load = partial(snapshot_load, run_id=claim.run_id, reported_window=tools.reported_window)
-    snapshot = await _patiently(load)
-    view = assemble_view(snapshot=snapshot, counter=default_counter())
-    turn.allocation = view.allocation
-    run_log.emit(_context_report(view.allocation))
-    await turn_respond(
-        model=tools.model,
-        model_name=claim.model,
-        view=view,
-        draft=turn.draft,
-        run_log=run_log,
-        limits=respond_limits(),
-        started=turn.started,
-    )
+    cap: int | None = None
+    refused: ContextOverflow | None = None
+    for rung in range(1, OVERFLOW_RUNGS + 1):
+        prepared = await view_prepare(
+            run_id=claim.run_id,
+            conversation_id=claim.conversation_id,
+            reported_window=tools.reported_window,
+            request_counter=tools.request_counter,
+            window_cap=cap,
+        )
+        if refused is not None and turn.prepared is not None:
+            _require_smaller(prepared, turn.prepared, refused)
+        turn.prepared = prepared
+        run_log.emit(context_report(prepared))
+        log_budgets(prepared)
+        try:
+            await turn_respond(
+                model=tools.model,
+                model_name=claim.model,
+                view=prepared.view,
+                draft=turn.draft,
+                run_log=run_log,
+                limits=respond_limits(),
+                started=turn.started,
+            )
+        except ContextOverflow as overflow:
+            if turn.draft.output_started or rung == OVERFLOW_RUNGS:
+                raise
+            refused, cap = overflow, await _narrow(claim, overflow, prepared)
+        else:
+            return
+
+
+def _require_smaller(prepared: Prepared, before: Prepared, refused: ContextOverflow) -> None:
+    """Nothing is sent again that is not smaller than what was just refused as too long."""
+    if prepared.view.allocation.used >= before.view.allocation.used:
+        raise refused
+
+
+async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared) -> int:
+    """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one."""
+    window = prepared.view.allocation.window
+    named = overflow.details.get("window")
+    log.warning("context_overflow_retry", window=window, named=named)
+    if isinstance(named, int) and LEAST_WINDOW <= named < window:
+        await db_patiently(partial(window_learn, model=claim.model, window=named))
+        return named
+    return int(window * _NARROWER)
 
 
 async def _checkpoints_keep(turn: _Turn) -> None:
@@ -172,35 +219,16 @@ async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | Non
 
     hop = partial(turn_commit, claim=turn.claim, outcome=outcome, last_seq=last_seq)
     try:
-        return await asyncio.shield(_patiently(hop, on_failure=note_doubt))
+        return await asyncio.shield(db_patiently(hop, on_failure=note_doubt))
     except LeaseLost:
         # Our own commit may have gone through although its reply did not.
-        settled = await _patiently(partial(settled_read, claim=turn.claim)) if doubtful else None
+        settled = await db_patiently(partial(settled_read, claim=turn.claim)) if doubtful else None
         if settled is None:
             log.warning("turn_abandoned", reason="lease lost at commit")
         return settled
     except django.db.Error as error:
         log.error("turn_commit_failed", error=type(error).__name__)  # the reaper stores what was shown
         return None
-
-
-async def _patiently(hop: Callable[[], R], *, on_failure: Callable[[], None] = lambda: None) -> R:
-    """A database hop, repeated for up to ``DATABASE_PATIENCE_SECONDS`` while the database cannot be reached.
-
-    Errors that would come again, such as a value that no column takes, are raised at once.
-    """
-    deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
-    delay = 0.1
-    while True:
-        try:
-            return await in_db_thread(hop)
-        except (django.db.OperationalError, django.db.InterfaceError) as error:
-            on_failure()
-            if time.monotonic() > deadline:
-                raise
-            log.warning("database_awaited", error=type(error).__name__)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 2.0)
 
 
 def _outcome(turn: _Turn, failure: Exception | None) -> Outcome:
@@ -219,7 +247,8 @@ def _outcome(turn: _Turn, failure: Exception | None) -> Outcome:
         error=error,
         first_token_ms=draft.first_token_ms,
         total_ms=round((time.monotonic() - turn.started) * 1000),
-        allocation=_allocation_row(turn.allocation),
+        allocation=None if turn.prepared is None else asdict(turn.prepared.view.allocation),
+        view=None if turn.prepared is None else turn.prepared.record,
     )
 
 
@@ -231,10 +260,8 @@ def grade_failure(failure: Exception | None) -> tuple[RunStatus, MessageStatus, 
         return "cancelled", "stopped", None
     if isinstance(failure, Draining):
         return "interrupted", "interrupted", INTERRUPTED
-    if isinstance(failure, QuestionDoesNotFit):
-        text = str(failure)
-        message = f"{text[0].upper()}{text[1:]}. Shorten it, or start a new conversation."
-        return "failed", "failed", ErrorBody(code="does_not_fit", message=message, retryable=False)
+    if isinstance(failure, DoesNotFitError):
+        return "failed", "failed", does_not_fit_body(failure)
     if isinstance(failure, AgentXError):
         stalled = isinstance(failure, ModelStalled)
         retryable = failure.retryable or isinstance(failure, ModelError)
@@ -250,23 +277,4 @@ def respond_limits() -> RespondLimits:
         first_ping=settings.SLOW_MODEL_FIRST_PING_SECONDS,
         ping_interval=settings.SLOW_MODEL_PING_INTERVAL_SECONDS,
         rate_limit_schedule=tuple(settings.RATE_LIMIT_WAIT_SCHEDULE),
-    )
-
-
-def _allocation_row(allocation: Allocation | None) -> dict[str, Any] | None:
-    return None if allocation is None else asdict(allocation)
-
-
-def _context_report(allocation: Allocation) -> ContextReport:
-    return ContextReport(
-        window=allocation.window,
-        budget=allocation.budget,
-        used=allocation.used,
-        tokenizer=allocation.tokenizer,
-        blocks=[
-            BlockGrant(key=row.key, asked=row.asked, granted=row.granted, action=row.action)
-            for row in allocation.grants
-        ],
-        dropped_turns=allocation.dropped_turns,
-        summarized=False,
     )

@@ -10,17 +10,16 @@ from django.conf import settings
 from django.db import transaction
 
 from agentx.errors import DoesNotFit, HeadMoved, KeyReused, RunActive, TooMany
-from agentx.llm.profiles import is_known, profile_for
 from agentx.llm.tokens import default_counter
 from conversations.context.budget import derive_budget
 from conversations.models import Message, Run
 from conversations.selectors import access
 from conversations.selectors.bodies import message_body, run_body
 from conversations.selectors.history import active_run
-from conversations.selectors.snapshot import budget_rules, window_tokens
+from conversations.selectors.model_profiles import budget_rules, planned_window, profile_read
 from conversations.services.leases import run_settle_if_expired
 from conversations.services.notices import notice_on_commit
-from conversations.services.transcript import conversation_counters_save, message_append
+from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
 from conversations.titles import derive_title
 from conversations.wire import TurnAcceptedBody
 
@@ -86,7 +85,9 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         require_fits_window(content)
 
         message = message_append(
-            conversation=conversation, role=Message.Role.USER, content=content, turn=conversation.next_turn
+            conversation=conversation,
+            new=NewMessage(role=Message.Role.USER, content=content),
+            turn=conversation.next_turn,
         )
         run = Run.objects.create(
             conversation=conversation,
@@ -106,11 +107,12 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
 def require_fits_window(content: str) -> None:
     """Refuse a message that could not be sent even alone. Raises ``DoesNotFit`` with the figures.
 
-    Where neither the operator nor the shipped table names the window, the runner decides, which asks the provider.
+    Where nothing names the window, the runner decides, which asks the provider.
     """
-    if not (settings.CONTEXT_WINDOW_TOKENS or is_known(settings.LLM_MODEL)):
+    profile = profile_read(model=settings.LLM_MODEL, reported_window=None)
+    if profile.source == "default" and not settings.CONTEXT_WINDOW_TOKENS:
         return
-    budget = derive_budget(window=window_tokens(profile_for(settings.LLM_MODEL)), rules=budget_rules())
+    budget = derive_budget(window=planned_window(profile), rules=budget_rules(profile))
     needed = default_counter().count_text(content)
     if needed > budget.tokens:
         raise DoesNotFit(

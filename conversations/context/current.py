@@ -1,0 +1,63 @@
+"""Fitting the turn that is being answered: its question and arguments whole, its tool results within one limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentx.llm.messages import AssistantMessage
+from conversations.context.exchanges import keep_whole_exchanges
+from conversations.context.forms import RESULT_CHARACTERS, Shaped, cap_text, shape_first_sent
+from conversations.context.tool_results import ResultDoesNotFit
+from conversations.context.types import TokenCounter, TranscriptMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """The turn as it is sent. ``excerpt``: characters each result was limited to; None when none had to give way."""
+
+    shaped: tuple[Shaped, ...]
+    tokens: int
+    excerpt: int | None
+
+
+def fit_current(*, messages: Sequence[TranscriptMessage], room: int, counter: TokenCounter) -> Current | None:
+    """The current turn within ``room`` tokens, or None when even its indispensable parts are larger.
+
+    ``messages`` begin with the question. All results share one limit, the largest that fits, found by binary search
+    from 12,000 characters down to 0. Every call keeps its id, its arguments and its result.
+    """
+    whole = (messages[0], *keep_whole_exchanges(messages[1:]))
+    first = _shape(whole, RESULT_CHARACTERS, counter)
+    if first is not None and first.tokens <= room:
+        return Current(first.shaped, first.tokens, None)
+    if not any(message.role == "tool" for message in whole):
+        return None
+    best: Current | None = None
+    low, high = 0, RESULT_CHARACTERS
+    while low <= high:
+        middle = (low + high) // 2
+        tried = _shape(whole, middle, counter)
+        if tried is not None and tried.tokens <= room:
+            best, low = tried, middle + 1
+        elif tried is None:
+            low = middle + 1  # some result's metadata alone is larger than this limit
+        else:
+            high = middle - 1
+    return best
+
+
+def _shape(messages: Sequence[TranscriptMessage], limit: int, counter: TokenCounter) -> Current | None:
+    """Every result at ``limit``, and prose between calls too; None when a result cannot be cut that short."""
+    try:
+        shaped = tuple(_shape_one(message, limit, counter) for message in messages)
+    except ResultDoesNotFit:
+        return None
+    return Current(shaped, sum(item.tokens for item in shaped), limit)
+
+
+def _shape_one(message: TranscriptMessage, limit: int, counter: TokenCounter) -> Shaped:
+    if message.role == "assistant" and message.tool_calls and len(message.content) > limit:
+        value = AssistantMessage(content=cap_text(message.content, limit), tool_calls=message.tool_calls)
+        return Shaped(message, value, counter.count_message(value), "shortened")
+    return shape_first_sent(message, counter=counter, excerpt=limit)

@@ -1,0 +1,412 @@
+"""When an epoch of the view ends, and what the next one is made of.
+
+Within an epoch nothing in front of the volatile tail changes. It ends for a recorded reason: history outgrew its room, a
+person edited something, or model, prompt or tools are others. Then everything that waited takes effect at once: the cut
+moves, older messages are shortened, the slow blocks are rendered anew and frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agentx.llm.messages import ToolSchema
+from conversations.context.blocks import (
+    PRIORITIES,
+    Block,
+    Shrink,
+    allocate_blocks,
+    keep_head,
+    keep_newest_lines,
+)
+from conversations.context.cut import MOST_MESSAGES, Cut, find_cut
+from conversations.context.evidence import (
+    BUCKETS,
+    Bucket,
+    Evidence,
+    empty_evidence,
+    fold_messages,
+    render_constraints,
+    render_ledger,
+)
+from conversations.context.exchanges import keep_whole_exchanges
+from conversations.context.forms import shape_messages
+from conversations.context.layout import FRAME_TOKENS, Layout, lay_out
+from conversations.context.render import fingerprint_prefix, render_digest, render_overflow
+from conversations.context.segments import (
+    LEAF_TEXT_TOKENS,
+    LEAF_TOKENS,
+    Segment,
+    covered_through,
+    merge_segments,
+    write_leaves,
+)
+from conversations.context.types import (
+    EpochReason,
+    EpochState,
+    FrozenBlock,
+    Snapshot,
+    TokenCounter,
+    TranscriptMessage,
+)
+
+# Shortening alone is enough when it brings history under this share of its room; else the next turn would be back.
+_FORMS_ENOUGH = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """The next epoch's cut, before anything is written. ``evicted``: the live messages that leave the view now.
+
+    ``tokens_before`` and ``tokens_after`` are those of history in view.
+    """
+
+    reason: EpochReason
+    cut_seq: int
+    cut_message_id: int | None
+    settled_seq: int
+    evicted: tuple[TranscriptMessage, ...]
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDraft:
+    """All that has to be stored for an epoch to begin, and the state it begins with.
+
+    ``leaves`` and ``parents`` are new segments; ``merged`` are the segments that the parents stand in for.
+    """
+
+    state: EpochState
+    leaves: tuple[Segment, ...]
+    parents: tuple[Segment, ...]
+    merged: tuple[Segment, ...]
+    active: tuple[Segment, ...]
+
+
+def current_fingerprint(snapshot: Snapshot) -> str:
+    """Hashes of model, system text and tools, joined."""
+    pieces = fingerprint_prefix(
+        model=snapshot.model.name,
+        strict_roles=snapshot.model.strict_roles,
+        system_prompt=snapshot.system_prompt,
+        tools=snapshot.tools,
+    )
+    return ".".join(f"{key}={value}" for key, value in pieces.items())
+
+
+def plan_epoch(*, snapshot: Snapshot, counter: TokenCounter) -> EpochPlan | None:
+    """The next epoch if this one is over, else None. Raises ``DoesNotFitError`` as :func:`lay_out` does."""
+    layout = lay_out(snapshot=snapshot, counter=counter)
+    epoch = snapshot.epoch
+    sendable = keep_whole_exchanges(snapshot.history)
+    shaped = shape_messages(messages=sendable, settled_seq=epoch.settled_seq, counter=counter)
+    before = sum(item.tokens for item in shaped)
+    reason = _outside_reason(snapshot)
+    crowded = len(sendable) > MOST_MESSAGES or snapshot.unloaded
+    # Without history, only slow blocks can give way to a large question.
+    overfull = before > layout.history if before else layout.history + layout.tail < 0
+    if reason is None and not crowded and not overfull:
+        return None
+
+    newest = snapshot.history[-1].seq if snapshot.history else epoch.settled_seq
+    settled = shape_messages(messages=sendable, settled_seq=newest, counter=counter)
+    after = sum(item.tokens for item in settled)
+    if not crowded:
+        room = _room_without_cut(layout, epoch)
+        enough = room if reason else int(room * _FORMS_ENOUGH)
+        if after <= enough and (reason or after < before):
+            uncut = Cut(kept=settled, tokens=after, evicted=0)
+            return _plan(snapshot, reason or "forms", uncut, before=before, settled_seq=newest)
+    room = _room_with_cut(layout)
+    low = int((room + layout.current.tokens) * snapshot.rules.low_watermark)
+    cut = find_cut(shaped=settled, target=max(0, min(low, room)), room=max(0, int(room * _FORMS_ENOUGH)))
+    return _plan(snapshot, reason or "cut", cut, before=before, settled_seq=newest)
+
+
+def _outside_reason(snapshot: Snapshot) -> EpochReason | None:
+    """What ended the epoch other than size, the weightiest first."""
+    epoch = snapshot.epoch
+    if epoch.number == 0:
+        return "start"
+    if snapshot.revision != epoch.revision:
+        return "edit"
+    was = dict(piece.split("=", 1) for piece in epoch.fingerprint.split("."))
+    now = dict(piece.split("=", 1) for piece in current_fingerprint(snapshot).split("."))
+    for reason in ("model", "prompt", "tools"):
+        if was.get(reason) != now[reason]:
+            return reason
+    return None
+
+
+def _room_without_cut(layout: Layout, epoch: EpochState) -> int:
+    """History's room if the cut stays: slow blocks may grow to their reserves where there are any."""
+    frozen = layout.reserves.slow + FRAME_TOKENS if epoch.cut_seq else 0
+    return layout.total - layout.fixed - layout.current.tokens - layout.tail - max(frozen, layout.frozen)
+
+
+def _room_with_cut(layout: Layout) -> int:
+    reserved = layout.reserves.slow + layout.reserves.recall + 2 * FRAME_TOKENS
+    return layout.total - layout.fixed - layout.current.tokens - reserved
+
+
+def _plan(snapshot: Snapshot, reason: EpochReason, cut: Cut, *, before: int, settled_seq: int) -> EpochPlan:
+    """The plan that keeps what the cut keeps, anchored to the live message before the first of it."""
+    history, epoch = snapshot.history, snapshot.epoch
+    evicted: tuple[TranscriptMessage, ...] = ()
+    if cut.evicted:
+        first = cut.first.message.seq if cut.first else settled_seq + 1
+        evicted = tuple(message for message in history if message.seq < first)
+    cut_seq, cut_id = epoch.cut_seq, epoch.cut_message_id
+    if evicted:
+        cut_seq, cut_id = evicted[-1].seq, evicted[-1].id
+    elif snapshot.unloaded and history:
+        cut_seq, cut_id = history[0].seq - 1, None
+    return EpochPlan(
+        reason=reason,
+        cut_seq=cut_seq,
+        cut_message_id=cut_id,
+        settled_seq=max(settled_seq, epoch.settled_seq),
+        evicted=evicted,
+        tokens_before=before,
+        tokens_after=cut.tokens,
+    )
+
+
+def begin_epoch(
+    *,
+    snapshot: Snapshot,
+    plan: EpochPlan,
+    segments: Sequence[Segment],
+    evidence: Evidence | None,
+    counter: TokenCounter,
+) -> EpochDraft:
+    """The epoch that ``plan`` asks for: segments for what leaves the view, and its slow blocks, rendered once.
+
+    ``evidence``: the stored ledger, which may be ahead of the cut or behind it.
+
+    ``segments``: the conversation's active ones, in order, each over live messages. Where they do not reach to what
+    leaves the view (a conversation that came in whole, or a part that was never loaded), a notice names the messages
+    that nothing stands for, and those that are at hand are quoted by rule in this epoch.
+    """
+    layout = lay_out(snapshot=snapshot, counter=counter)
+    known = tuple(segment for segment in segments if segment.from_seq <= plan.cut_seq)
+    leaves = _leaves(snapshot, plan, known, layout, counter)
+    most = layout.reserves.digest - 2 * FRAME_TOKENS
+    active, parents = merge_segments(segments=(*known, *leaves), max_tokens=most, counter=counter)
+    standing = {segment.anchor for segment in active}
+    covered = covered_through(active)
+    evidence = _evidence_at_cut(snapshot, plan, evidence, counter)
+    blocks: tuple[FrozenBlock, ...] = ()
+    if plan.cut_seq:
+        room = max(0, _room_with_cut(layout) + layout.reserves.slow - plan.tokens_after)
+        blocks = _freeze(
+            _slow_blocks(snapshot, plan, active, covered, evidence, layout, counter), room, counter
+        )
+        if covered and not any(block.key == "digest" and block.content for block in blocks):
+            # Too little room for any digest: then nothing is summarized, and the notice says so.
+            candidates = _slow_blocks(snapshot, plan, (), 0, evidence, layout, counter)
+            blocks = _freeze(candidates, room, counter)
+    state = EpochState(
+        number=snapshot.epoch.number + 1,
+        reason=plan.reason,
+        cut_seq=plan.cut_seq,
+        cut_message_id=plan.cut_message_id,
+        covered_seq=covered,
+        settled_seq=plan.settled_seq,
+        revision=snapshot.revision,
+        model=snapshot.model.name,
+        fingerprint=current_fingerprint(snapshot),
+        blocks=blocks,
+        evidence=evidence,
+    )
+    return EpochDraft(
+        state=state,
+        leaves=leaves,
+        parents=parents,
+        merged=tuple(segment for segment in (*known, *leaves, *parents) if segment.anchor not in standing),
+        active=active,
+    )
+
+
+def _freeze(
+    candidates: Sequence[tuple[Block, tuple[int, ...]]], room: int, counter: TokenCounter
+) -> tuple[FrozenBlock, ...]:
+    """Slow blocks as they will stay for the whole epoch, with the seqs that each of them quotes."""
+    granted = allocate_blocks(blocks=[block for block, _ in candidates], budget=room, counter=counter)
+    return tuple(
+        FrozenBlock(
+            key=item.block.key,
+            content=item.content,
+            tokens=item.tokens,
+            asked=item.block.tokens,
+            action=item.action,
+            seqs=seqs if item.content else (),
+        )
+        for item, (_, seqs) in zip(granted, candidates, strict=True)
+        if item.block.content
+    )
+
+
+def _evidence_at_cut(
+    snapshot: Snapshot, plan: EpochPlan, stored: Evidence | None, counter: TokenCounter
+) -> Evidence:
+    """The evidence as it stood when the last message before the cut had been said.
+
+    The stored ledger is ahead of the cut: in its buckets, what is still in view crowds out what is not. So each epoch
+    folds on from where the one before it stopped; where that is not possible, what the stored one has must do.
+    """
+    base = snapshot.epoch.evidence
+    if base is None or snapshot.unloaded or snapshot.revision != snapshot.epoch.revision:
+        base = stored or empty_evidence()
+        reach = plan.cut_seq if snapshot.unloaded else snapshot.epoch.cut_seq
+        base = replace(
+            base,
+            cursor=min(base.cursor, reach) if snapshot.epoch.cut_seq or snapshot.unloaded else 0,
+            buckets={
+                key: tuple(entry for entry in base.buckets[key] if entry.seq <= reach) for key in BUCKETS
+            },
+        )
+    fresh = [message for message in plan.evicted if message.seq > base.cursor]
+    return fold_messages(evidence=base, messages=fresh, counter=counter)
+
+
+def _leaves(
+    snapshot: Snapshot,
+    plan: EpochPlan,
+    known: Sequence[Segment],
+    layout: Layout,
+    counter: TokenCounter,
+) -> tuple[Segment, ...]:
+    """Leaves for the evicted messages that no segment covers; none where a gap lies before them."""
+    covered = covered_through(known)
+    fresh = tuple(message for message in plan.evicted if message.seq > covered)
+    if not fresh or snapshot.unloaded or covered < snapshot.epoch.cut_seq:
+        return ()
+    return write_leaves(
+        messages=fresh,
+        after_seq=covered,
+        through_seq=plan.cut_seq,
+        leaf_tokens=max(1, min(LEAF_TOKENS, _room_with_cut(layout) // 3)),
+        text_tokens=leaf_text_tokens(layout.reserves.digest),
+        counter=counter,
+    )
+
+
+def leaf_text_tokens(digest_tokens: int) -> int:
+    """The most tokens of a leaf's text: several leaves must have room in the digest before the first merge."""
+    return max(24, min(LEAF_TEXT_TOKENS, digest_tokens // 5))
+
+
+def _slow_blocks(
+    snapshot: Snapshot,
+    plan: EpochPlan,
+    active: Sequence[Segment],
+    covered: int,
+    evidence: Evidence | None,
+    layout: Layout,
+    counter: TokenCounter,
+) -> tuple[tuple[Block, tuple[int, ...]], ...]:
+    """What stands before the history, in that order: constraints, evidence, notice, digest; with the seqs quoted."""
+    fit = partial(_fit_entries, evidence=evidence, cut_seq=plan.cut_seq, counter=counter)
+    pinned = fit(render_constraints, keys=("constraints",), most=layout.reserves.pinned)
+    ledger = fit(render_ledger, keys=("decisions", "open_work", "recent"), most=layout.reserves.ledger)
+    notice = stand_in = ""
+    if covered < plan.cut_seq:
+        notice = render_overflow(from_seq=covered + 1, through_seq=plan.cut_seq, tools=snapshot.tools)
+        stand_in = _stand_in(plan, covered, layout, counter)
+    digest = _fit_digest(active, snapshot.tools, layout.reserves.digest, counter) if active else ""
+
+    def shrink_digest(_text: str, most: int, counter: TokenCounter) -> str:
+        return _fit_digest(active, snapshot.tools, most, counter)
+
+    return (
+        (_slow("pinned_constraints", pinned[0], layout.reserves.pinned, counter), pinned[1]),
+        (_slow("evidence_ledger", ledger[0], layout.reserves.ledger, counter), ledger[1]),
+        (_slow("overflow_notice", notice, None, counter), ()),
+        (_slow("history_digest", stand_in, layout.reserves.digest // 2, counter), ()),
+        (_slow("digest", digest, layout.reserves.digest, counter, shrink_digest), ()),
+    )
+
+
+def _slow(
+    key: str, content: str, max_tokens: int | None, counter: TokenCounter, shrink: Shrink | None = None
+) -> Block:
+    return Block(
+        key=key,
+        content=content,
+        tokens=counter.count_text(content),
+        stability="digest" if key == "digest" else "slow",
+        priority=PRIORITIES[key],
+        min_tokens=24,
+        max_tokens=max_tokens,
+        shrink=keep_newest_lines if key == "history_digest" else shrink,
+    )
+
+
+def _fit_digest(
+    active: Sequence[Segment], tools: Sequence[ToolSchema], most: int, counter: TokenCounter
+) -> str:
+    """The digest with every segment's text cut to the same number of tokens, the largest with which it fits."""
+    text = render_digest(segments=active, tools=tools)
+    low, high = 0, max(segment.tokens for segment in active)
+    if counter.count_text(text) <= most:
+        return text
+    text = ""
+    while low <= high:
+        middle = (low + high) // 2
+        short = [
+            segment
+            if segment.tokens <= middle
+            else replace(segment, text=keep_head(segment.text, middle, counter), identifiers=())
+            for segment in active
+        ]
+        tried = render_digest(segments=short, tools=tools)
+        if counter.count_text(tried) <= most:
+            text, low = tried, middle + 1
+        else:
+            high = middle - 1
+    return text
+
+
+def _fit_entries(
+    render: Callable[..., str],
+    evidence: Evidence | None,
+    keys: Sequence[Bucket],
+    *,
+    cut_seq: int,
+    most: int,
+    counter: TokenCounter,
+) -> tuple[str, tuple[int, ...]]:
+    """Some buckets' evidence of what has left the view and the seqs it quotes, the oldest entries of the fullest bucket
+    left out until it fits."""
+    if evidence is None:
+        return "", ()
+    kept = {
+        key: tuple(entry for entry in evidence.buckets[key] if entry.seq <= cut_seq) if key in keys else ()
+        for key in BUCKETS
+    }
+    while any(kept.values()):
+        text = render(evidence=replace(evidence, buckets=kept), through_seq=cut_seq)
+        if counter.count_text(text) <= most:
+            return text, tuple(sorted({entry.seq for entries in kept.values() for entry in entries}))
+        fullest = max(kept, key=lambda key: sum(len(entry.text) for entry in kept[key]))
+        kept[fullest] = kept[fullest][1:]
+    return "", ()
+
+
+def _stand_in(plan: EpochPlan, covered: int, layout: Layout, counter: TokenCounter) -> str:
+    """By rule, in this request only: what leaves the view now although no segment can stand for it yet."""
+    fresh = tuple(message for message in plan.evicted if message.seq > covered)
+    if not fresh:
+        return ""
+    leaf = write_leaves(
+        messages=fresh,
+        after_seq=fresh[0].seq - 1,
+        through_seq=plan.cut_seq,
+        leaf_tokens=sum(message.tokens for message in fresh) + 1,
+        text_tokens=layout.reserves.digest // 2 - FRAME_TOKENS,
+        counter=counter,
+    )
+    return f"Messages {leaf[0].from_seq} to {leaf[0].through_seq}, by rule:\n{leaf[0].text}"

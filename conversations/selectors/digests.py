@@ -1,0 +1,82 @@
+"""Digest segments and epochs as the engine's values."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from uuid import UUID
+
+from conversations.context.evidence import Evidence, buckets_from_json, buckets_to_json
+from conversations.context.segments import Segment
+from conversations.context.types import EpochState, FrozenBlock
+from conversations.models import CompactionDigest, ContextEpoch
+
+
+def segments_read(*, conversation_id: UUID) -> tuple[Segment, ...]:
+    """The active segments of a conversation in order of their ranges. Their number grows with its logarithm."""
+    rows = CompactionDigest.objects.filter(
+        conversation_id=conversation_id, status=CompactionDigest.Status.ACTIVE
+    ).order_by("from_seq", "through_seq")
+    return tuple(
+        Segment(
+            level=row.level,
+            from_seq=row.from_seq,
+            through_seq=row.through_seq,
+            from_id=row.from_message_id,
+            through_id=row.through_message_id,
+            source_hash=row.source_hash,
+            kind=cast(Any, row.kind),
+            prompt_version=row.prompt_version,
+            text=row.text,
+            identifiers=tuple(row.identifiers),
+            tokens=row.tokens,
+            source_tokens=row.source_tokens,
+            messages=row.messages,
+        )
+        for row in rows
+    )
+
+
+def epoch_read(*, conversation_id: UUID, number: int) -> EpochState:
+    """The state of one epoch; the empty state for number 0. Raises ``ContextEpoch.DoesNotExist``."""
+    if number == 0:
+        return EpochState()
+    return epoch_state(ContextEpoch.objects.get(conversation_id=conversation_id, number=number))
+
+
+def epoch_state(row: ContextEpoch) -> EpochState:
+    """A stored epoch as the engine sees it."""
+    return EpochState(
+        number=row.number,
+        reason=cast(Any, row.reason),
+        cut_seq=row.cut_seq,
+        cut_message_id=row.cut_message_id,
+        covered_seq=row.covered_seq,
+        settled_seq=row.settled_seq,
+        revision=row.revision,
+        model=row.model,
+        fingerprint=row.fingerprint,
+        evidence=_evidence(row.evidence),
+        blocks=tuple(FrozenBlock(**{**block, "seqs": tuple(block["seqs"])}) for block in row.blocks),
+    )
+
+
+def evidence_json(evidence: Evidence) -> dict[str, Any]:
+    """An epoch's evidence as its row keeps it."""
+    return {
+        "cursor": evidence.cursor,
+        "prefix_hash": evidence.prefix_hash,
+        "omitted": evidence.omitted,
+        "buckets": buckets_to_json(evidence=evidence),
+    }
+
+
+def _evidence(stored: dict[str, Any] | None) -> Evidence | None:
+    if stored is None:
+        return None
+    return Evidence(
+        cursor=stored["cursor"],
+        prefix_hash=stored["prefix_hash"],
+        version=0,
+        omitted=stored["omitted"],
+        buckets=buckets_from_json(stored["buckets"]),
+    )

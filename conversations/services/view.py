@@ -1,0 +1,87 @@
+"""Hops 4 and 5 around one call: read, count exactly where that can be had, begin an epoch where one is due, assemble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from agentx.errors import ViewUnstable
+from agentx.llm.counting import RequestCounter
+from agentx.llm.tokens import default_counter
+from conversations.context.assemble import View, assemble_view, draft_request
+from conversations.context.record import record_view
+from conversations.context.types import Snapshot
+from conversations.selectors.snapshot import snapshot_load
+from conversations.services.patience import db_patiently
+from conversations.services.prepare import epoch_settle
+
+log = structlog.get_logger(__name__)
+
+# How often a view is begun anew because another process moved the epoch in between.
+ATTEMPTS = 3
+# An exact ratio outside of these says that the server counted something else.
+_LEAST_RATIO, _MOST_RATIO = 0.3, 5.0
+# Requests below this share of the budget are not worth asking for an exact count.
+_WORTH_COUNTING = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A view that may be sent, with what the run will remember of it."""
+
+    view: View
+    record: dict[str, Any]
+    snapshot: Snapshot
+
+
+async def view_prepare(
+    *,
+    run_id: UUID,
+    conversation_id: UUID,
+    reported_window: int | None,
+    request_counter: RequestCounter | None,
+    window_cap: int | None = None,
+) -> Prepared:
+    """The view of a run's next call. ``window_cap``: tokens; a window that the provider has just refused to go beyond.
+
+    Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
+    """
+    counter = default_counter()
+    for _ in range(ATTEMPTS):
+        snapshot = await db_patiently(partial(snapshot_load, run_id=run_id, reported_window=reported_window))
+        if window_cap is not None:
+            model = replace(snapshot.model, window=min(snapshot.model.window, window_cap))
+            snapshot = replace(snapshot, model=model)
+        snapshot = await _count_exactly(snapshot, request_counter)
+        settled = await db_patiently(
+            partial(epoch_settle, conversation_id=conversation_id, snapshot=snapshot)
+        )
+        if settled is not None:
+            view = assemble_view(snapshot=settled, counter=counter)
+            if view.repaired:
+                log.error("view_repaired", reason=view.repaired)
+            return Prepared(view, record_view(view=view, snapshot=settled), settled)
+    raise ViewUnstable
+
+
+async def _count_exactly(snapshot: Snapshot, request_counter: RequestCounter | None) -> Snapshot:
+    """The snapshot with the ratio of exact to estimated tokens of this very request as its calibration.
+
+    It decides about the cut, so the request is counted as it would be without one. Any failure leaves the estimate.
+    """
+    if request_counter is None:
+        return snapshot
+    draft = draft_request(snapshot=snapshot, counter=default_counter())
+    if draft.tokens * snapshot.model.calibration < draft.budget * _WORTH_COUNTING:
+        return snapshot
+    exact = await request_counter.count_request(messages=draft.messages, tools=snapshot.tools)
+    if not exact or not draft.tokens:
+        return snapshot
+    ratio = exact / draft.tokens
+    if not _LEAST_RATIO <= ratio <= _MOST_RATIO:
+        return snapshot
+    return replace(snapshot, model=replace(snapshot.model, calibration=ratio))
