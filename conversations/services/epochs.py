@@ -17,6 +17,7 @@ from django.db.models import F
 from agentx.llm.tokens import default_counter
 from agentx.queue import enqueue_on_commit
 from conversations.context.epoch import EpochDraft, EpochPlan, begin_epoch
+from conversations.context.evidence import Evidence
 from conversations.context.segments import Segment
 from conversations.context.types import EpochState, Snapshot
 from conversations.models import CompactionDigest, ContextEpoch, Conversation
@@ -39,8 +40,7 @@ def epoch_advance(
     reason: CompactionDigest.Reason = CompactionDigest.Reason.JIT,
 ) -> EpochState:
     """Store the epoch that ``plan`` asks for and return its state. Raises ``EpochMoved`` and stores nothing then."""
-    if plan.cut_seq:
-        evidence_catch_up_bounded(conversation_id=conversation_id)
+    evidence = _stored_evidence(conversation_id, snapshot) if plan.cut_seq else None
     if plan.evicted:
         entries_ensure(conversation_id=conversation_id, through_seq=plan.cut_seq)
     with transaction.atomic():
@@ -49,7 +49,7 @@ def epoch_advance(
             snapshot=snapshot,
             plan=plan,
             segments=segments_read(conversation_id=conversation_id),
-            evidence=evidence_read(conversation_id=conversation_id) if plan.cut_seq else None,
+            evidence=evidence,
             counter=default_counter(),
         )
         segments_store(
@@ -63,6 +63,15 @@ def epoch_advance(
             enqueue_on_commit("conversations.cover_gap", conversation_id=str(conversation_id))
     _log_epoch(plan, draft)
     return draft.state
+
+
+def _stored_evidence(conversation_id: UUID, snapshot: Snapshot) -> Evidence | None:
+    """The ledger, caught up within bounds, where the epoch cannot fold on from the one before it."""
+    edited = snapshot.revision != snapshot.epoch.revision
+    if snapshot.epoch.evidence is not None and not snapshot.unloaded and not edited:
+        return None
+    evidence_catch_up_bounded(conversation_id=conversation_id)
+    return evidence_read(conversation_id=conversation_id)
 
 
 def with_epoch(snapshot: Snapshot, state: EpochState) -> Snapshot:

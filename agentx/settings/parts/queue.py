@@ -17,11 +17,16 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
     "health_check_interval": 25,
 }
-# Publishing happens in the request, after commit: a dead broker costs it at most this, and sweepers catch up.
-CELERY_TASK_PUBLISH_RETRY = False
+CELERY_TASK_PUBLISH_RETRY = False  # of beat: what it could not send comes again with the next tick
 CELERY_BEAT_SCHEDULE = {
     "worker-seen": {"task": "conversations.worker_seen", "schedule": 10.0},
     "reap-runs": {"task": "conversations.reap_runs", "schedule": 30.0},
+    # expires: sweeps that found no worker must not all be done by the first that comes
+    "after-turn-sweep": {
+        "task": "conversations.after_turn_sweep",
+        "schedule": 60.0,
+        "options": {"expires": 55.0},
+    },
     "clear-expired": {"task": "accounts.clear_expired", "schedule": 3600.0},
 }
 CELERY_BEAT_SCHEDULE_FILENAME = str(data_dir() / "run" / "celerybeat-schedule")
