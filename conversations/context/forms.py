@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, cast
 
@@ -166,14 +166,28 @@ def _left_out(kind: str, part: ImagePart | AudioPart) -> str:
     return f"[{kind}{suffix}: sent with this message, left out here]"
 
 
-def _shape_result(message: TranscriptMessage, limit: int, counter: TokenCounter) -> Shaped:
-    content = compact_tool_result(
-        content=message.content,
-        artifact=message.artifact,
-        model_context=message.model_context,
+@dataclass(frozen=True, slots=True)
+class _StoredResult:
+    """A result under a name that stands for all of it: rows are never rewritten, and the hash tells tests apart."""
+
+    name: tuple[int, str]
+    message: TranscriptMessage = field(compare=False)
+
+
+@lru_cache(maxsize=2_048)
+def _compact(stored: _StoredResult, limit: int) -> str:
+    """Compacting takes milliseconds, and every view of a conversation asks for the same results again."""
+    return compact_tool_result(
+        content=stored.message.content,
+        artifact=stored.message.artifact,
+        model_context=stored.message.model_context,
         limit=limit,
     )
-    return _as_result(message, content, counter)
+
+
+def _shape_result(message: TranscriptMessage, limit: int, counter: TokenCounter) -> Shaped:
+    stored = _StoredResult((message.id, message.chain_hash or message.content), message)
+    return _as_result(message, _compact(stored, limit), counter)
 
 
 def _shape_settled_result(message: TranscriptMessage, counter: TokenCounter) -> Shaped:

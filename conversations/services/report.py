@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import structlog
 
+from agentx import metrics
 from conversations.context.types import DoesNotFitError
 from conversations.contracts import CallUsage
 from conversations.events import BlockGrant, ContextReport
@@ -67,11 +70,23 @@ def log_budgets(prepared: Prepared) -> None:
         predicted_cached=allocation.predicted_cached,
     )
     if fixed > allocation.budget * FIXED_SHARE:
-        log.error("fixed_blocks_too_large", fixed=fixed, budget=allocation.budget)
+        _complain_of_fixed_blocks(fixed, allocation.budget)
+
+
+@cache
+def _complain_of_fixed_blocks(fixed: int, budget: int) -> None:
+    """Once a process for the same figures: it is a matter of configuration, and every turn would repeat it."""
+    log.error("fixed_blocks_too_large", fixed=fixed, budget=budget, remedy="a larger window, or fewer tools")
 
 
 def log_call(call: CallUsage, *, provider: str) -> None:
-    """One line a model call: what it cost and how long it took."""
+    """One line and the figures of a model call: what it cost and how long it took."""
+    metrics.call_count(
+        model=call.model,
+        prompt_tokens=call.prompt_tokens,
+        cached_tokens=call.cached_tokens,
+        output_tokens=call.output_tokens,
+    )
     log.info(
         "model_call",
         model=call.model,

@@ -72,7 +72,7 @@ class Step:
 
 @st.composite
 def steps(draw: Any) -> Step:
-    count = draw(st.integers(1, 4))
+    count = draw(st.integers(1, 3))
     # Some servers number their calls anew in every answer, some even within one.
     ids = tuple(draw(st.sampled_from(["call_1", "call_2", "call_3", "c", ""])) for _ in range(count))
     answered = draw(st.sampled_from(["all", "all", "some", "none", "twice", "mixed"]))
@@ -105,14 +105,14 @@ class Turn:
 turns = st.builds(
     Turn,
     question=questions,
-    parts=st.lists(parts, max_size=3).map(tuple),
-    steps=st.lists(steps(), max_size=3).map(tuple),
+    parts=st.lists(parts, max_size=2).map(tuple),
+    steps=st.lists(steps(), max_size=2).map(tuple),
     answer=st.one_of(st.none(), texts),
     orphan=st.booleans(),
     change=st.sampled_from(["", "", "", "", "", "edit", "model", "prompt", "window", "tools", "strict"]),
     where=st.floats(0, 1),
 )
-conversations = st.lists(turns, min_size=1, max_size=14)
+conversations = st.lists(turns, min_size=1, max_size=12)
 windows = st.sampled_from([700, 1_500, 3_000, 6_000, 12_000])
 
 TOOL = ToolSchema(name="look_up", description="Looks something up.", parameters={"type": "object"})
