@@ -14,24 +14,15 @@ from typing import Any, Protocol, cast
 
 import httpx2
 import structlog
-from langchain_core.messages import AIMessage as LangchainAssistant
-from langchain_core.messages import BaseMessage, BaseMessageChunk
-from langchain_core.messages import HumanMessage as LangchainUser
-from langchain_core.messages import SystemMessage as LangchainSystem
+from langchain_core.messages import BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from agentx.errors import MalformedStream, ModelError, ModelStalled, NotAnEndpoint
 from agentx.llm.failures import read_failure
-from agentx.llm.messages import (
-    ChatMessage,
-    ContentDelta,
-    ReasoningDelta,
-    StreamItem,
-    SystemMessage,
-    UserMessage,
-)
+from agentx.llm.messages import ChatMessage, ContentDelta, ReasoningDelta, StreamItem, ToolSchema
+from agentx.llm.openai_format import render_messages, render_tools
 from agentx.llm.reading import AnswerReader
 
 log = structlog.get_logger(__name__)
@@ -45,9 +36,18 @@ class ChatModel(Protocol):
     """What a turn needs of a model."""
 
     def stream(
-        self, *, messages: Sequence[ChatMessage], max_output_tokens: int
+        self,
+        *,
+        messages: Sequence[ChatMessage],
+        max_output_tokens: int,
+        tools: Sequence[ToolSchema] = (),
+        cache_breakpoints: Sequence[int] = (),
     ) -> AsyncGenerator[StreamItem]:
-        """Text as it comes, then usage and finish. Raises ``ModelError``; closing it closes the connection."""
+        """Text as it comes, then usage and finish. Raises ``ModelError``; closing it closes the connection.
+
+        ``cache_breakpoints``: indexes into ``messages`` up to which the provider is asked to cache; to be given only
+        where the model's profile says ``explicit``, since other servers may refuse the marks.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -78,12 +78,14 @@ class ReasoningChatOpenAI(ChatOpenAI):
     They travel in ``additional_kwargs`` as ``reasoning`` (text) and ``usage`` (the provider's object).
     """
 
-    async def chunks(
-        self, messages: list[BaseMessage], **arguments: Any
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        """The chunks as they come. Unlike ``astream`` it keeps none of them and closes the connection with itself."""
+    async def chunks(self, body: dict[str, Any]) -> AsyncIterator[ChatGenerationChunk]:
+        """The chunks as they come. Unlike ``astream`` it keeps none of them and closes the connection with itself.
+
+        ``body``: fields of the request, messages included. The SDK lays them over its own at the very end, so that
+        neither it nor langchain converts them.
+        """
         async with aclosing(
-            cast("AsyncGenerator[ChatGenerationChunk]", self._astream(messages, **arguments))
+            cast("AsyncGenerator[ChatGenerationChunk]", self._astream([], extra_body=body))
         ) as stream:
             async for chunk in stream:
                 yield chunk
@@ -144,13 +146,22 @@ class LangchainChatModel:
         )
 
     async def stream(
-        self, *, messages: Sequence[ChatMessage], max_output_tokens: int
+        self,
+        *,
+        messages: Sequence[ChatMessage],
+        max_output_tokens: int,
+        tools: Sequence[ToolSchema] = (),
+        cache_breakpoints: Sequence[int] = (),
     ) -> AsyncGenerator[StreamItem]:
         reader = AnswerReader(most_characters=self._most_characters)
         # max_tokens: what every compatible server understands; the newer name is refused by many.
-        chunks = self._model.chunks(
-            [_to_langchain(message) for message in messages], extra_body={"max_tokens": max_output_tokens}
-        )
+        body: dict[str, Any] = {
+            "messages": render_messages(messages, cache_breakpoints=cache_breakpoints),
+            "max_tokens": max_output_tokens,
+        }
+        if tools:
+            body["tools"] = render_tools(tools)
+        chunks = self._model.chunks(body)
         try:
             async with aclosing(cast("AsyncGenerator[ChatGenerationChunk]", chunks)) as open_chunks:
                 async for chunk in open_chunks:
@@ -222,11 +233,3 @@ def _read_chunk(reader: AnswerReader, chunk: ChatGenerationChunk) -> list[Stream
         finish=(chunk.generation_info or {}).get("finish_reason"),
         usage=extras.get("usage"),
     )
-
-
-def _to_langchain(message: ChatMessage) -> BaseMessage:
-    if isinstance(message, SystemMessage):
-        return LangchainSystem(message.content)
-    if isinstance(message, UserMessage):
-        return LangchainUser(message.content)
-    return LangchainAssistant(message.content)

@@ -1,62 +1,102 @@
-"""Facts per model: how much it takes and what it can do."""
+"""Facts per model, from the best source there is: the operator, the provider, experience, the shipped table, a guess."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 import httpx2
 import structlog
 
+from agentx.llm.facts import DEFAULT_WINDOW, ModelProfile, ProfileOverride, Source
+from agentx.llm.shipped import shipped_profile
+
 log = structlog.get_logger(__name__)
 
-DEFAULT_WINDOW = 32_768
+T = TypeVar("T")
+
 # A server that has the figure answers at once; a runner must not wait for one that has not.
 _ASK_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
-    """``max_input_tokens``: the window, prompt and answer together."""
-
-    name: str
-    max_input_tokens: int
-
-
-# Windows as their makers publish them, each with where.
-_SHIPPED = {
-    profile.name: profile
-    for profile in (
-        ModelProfile("smollm2-135m-instruct", 8_192),  # max_position_embeddings of the model's config.json
-        ModelProfile("gpt-4o", 128_000),  # OpenAI's model page: context window
-        ModelProfile("gpt-4o-mini", 128_000),  # the same
-        ModelProfile("gpt-4.1", 1_047_576),  # the same
-        ModelProfile("gpt-4.1-mini", 1_047_576),  # the same
-    )
-}
+# Vision encoders of local models cut an image into many more patches than hosted ones charge for.
+LOCAL_IMAGE_TOKENS = 4_096
 
 
 def is_known(model: str) -> bool:
     """Whether the shipped table has the model, so that its window can be relied on without asking the provider."""
-    return model in _SHIPPED
+    return shipped_profile(model) is not None
+
+
+def resolve_profile(
+    *, model: str, override: ProfileOverride | None, reported: int | None, learned: int | None
+) -> ModelProfile:
+    """The profile of a model id.
+
+    Its window: the operator's override, else what the provider reports (never above a learned window), else the learned
+    window, else the shipped table, else 32,768 with one warning per id. Other facts: the override, else the table, else
+    what is true of the server. ``reported``: tokens a llama.cpp server says it gives. ``learned``: tokens from an
+    earlier overflow error.
+    """
+    profile = _base_profile(model, reported=reported)
+    window, source = _resolve_window(profile, override=override, reported=reported, learned=learned)
+    profile = replace(profile, max_input_tokens=window, source=source)
+    return profile if override is None else _apply_override(profile, override)
 
 
 def profile_for(model: str, *, reported_window: int | None = None) -> ModelProfile:
-    """The profile of a model id: what the provider reports, else the shipped table, else 32,768 and one warning."""
-    shipped = _SHIPPED.get(model)
-    if reported_window:
-        return replace(shipped or ModelProfile(model, reported_window), max_input_tokens=reported_window)
-    if shipped is None:
-        _warn_unknown(model)
-        return ModelProfile(model, DEFAULT_WINDOW)
-    return shipped
+    """The profile as far as it is known without a database."""
+    return resolve_profile(model=model, override=None, reported=reported_window, learned=None)
+
+
+def _base_profile(model: str, *, reported: int | None) -> ModelProfile:
+    """All facts but the window. Only llama.cpp's server reports one, so that a report tells what the server can do."""
+    shipped = shipped_profile(model)
+    if not reported:
+        return shipped or ModelProfile(name=model)
+    # Many templates of local models insist on turns that alternate, and merging messages of one role harms none.
+    base = shipped or ModelProfile(name=model, strict_roles=True, image_tokens=LOCAL_IMAGE_TOKENS)
+    hosting = base.hosting if base.hosting == "bundled" else "local"
+    return replace(base, prompt_caching="automatic", exact_counts=True, hosting=hosting)
+
+
+def _resolve_window(
+    profile: ModelProfile, *, override: ProfileOverride | None, reported: int | None, learned: int | None
+) -> tuple[int, Source]:
+    if override is not None and override.max_input_tokens:
+        return override.max_input_tokens, "override"
+    if reported and not (learned and learned < reported):
+        return reported, "reported"
+    if learned:
+        return learned, "learned"
+    if profile.source == "default":
+        _warn_unknown(profile.name)
+    return profile.max_input_tokens, profile.source
+
+
+def _apply_override(profile: ModelProfile, override: ProfileOverride) -> ModelProfile:
+    return replace(
+        profile,
+        max_output_tokens=_chosen(override.max_output_tokens, profile.max_output_tokens),
+        prompt_caching=_chosen(override.prompt_caching, profile.prompt_caching),
+        strict_roles=_chosen(override.strict_roles, profile.strict_roles),
+        vision=_chosen(override.vision, profile.vision),
+        tools=_chosen(override.tools, profile.tools),
+        image_tokens=_chosen(override.image_tokens, profile.image_tokens),
+    )
+
+
+def _chosen(mine: T | None, theirs: T) -> T:
+    return theirs if mine is None else mine
 
 
 @cache
 def _warn_unknown(model: str) -> None:
     log.warning(
-        "unknown_model", model=model, assumed_window=DEFAULT_WINDOW, remedy="set CONTEXT_WINDOW_TOKENS"
+        "unknown_model",
+        model=model,
+        assumed_window=DEFAULT_WINDOW,
+        remedy="set its window in the admin under model records, or set CONTEXT_WINDOW_TOKENS",
     )
 
 

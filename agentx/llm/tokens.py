@@ -7,22 +7,43 @@ The best tokenizer that can be had offline is used: tiktoken's ``o200k_base`` wh
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 import tiktoken
 
-from agentx.llm.messages import ChatMessage
+from agentx.llm.memo import CountMemo
+from agentx.llm.messages import (
+    AssistantMessage,
+    ChatMessage,
+    ImagePart,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolSchema,
+    UserMessage,
+)
+from agentx.llm.sampling import estimate_long
 
 # What chat templates add around each message (role markers and separators): 4 with ChatML, the most common one.
 MESSAGE_OVERHEAD = 4
-# Longer texts are counted by samples: 24 pieces of 800 characters were within 3 % on prose, code and mixed scripts.
+# Around a call: its braces, keys and tags, as in {"name": "…", "arguments": …} between two tags.
+CALL_OVERHEAD = 12
+# Around a schema: {"type": "function", "function": …} and a line break.
+TOOL_OVERHEAD = 10
+# A photograph at the usual detail, where nothing is known of the model; profiles have better figures.
+IMAGE_TOKENS = 1_100
+# Speech at usual compression; very short and very long sounds are charged within bounds.
+AUDIO_BYTES_PER_TOKEN, AUDIO_LEAST, AUDIO_MOST = 500, 200, 8_000
+# Longer texts are counted by samples.
 FAST_PATH_CHARACTERS = 20_000
-_SAMPLES, _SAMPLE_CHARACTERS = 24, 800
 
 # Address and hash as tiktoken has them in tiktoken_ext.openai_public.
 _O200K_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
@@ -80,27 +101,76 @@ class HeuristicTokenizer:
 
 
 class TokenCounter:
-    """Counts texts and messages with one tokenizer, whose name is stored beside every count."""
+    """Counts texts, messages and tools with one tokenizer, whose name is stored beside every count.
 
-    def __init__(self, tokenizer: TextTokenizer) -> None:
+    ``image_tokens``: what one image costs, which differs by model. Counters made with :meth:`with_image_tokens` share
+    what was counted already.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, *, image_tokens: int = IMAGE_TOKENS) -> None:
         self._tokenizer = tokenizer
+        self._image_tokens = image_tokens
+        self._memo = CountMemo(self._count)
 
     @property
     def name(self) -> str:
         return self._tokenizer.name
 
+    @property
+    def image_tokens(self) -> int:
+        return self._image_tokens
+
+    def with_image_tokens(self, image_tokens: int) -> TokenCounter:
+        """The same counter for a model whose images cost ``image_tokens``."""
+        if image_tokens == self._image_tokens:
+            return self
+        other = copy(self)
+        other._image_tokens = image_tokens
+        return other
+
     def count_text(self, text: str) -> int:
         """Tokens of a text; exact up to 20,000 characters, sampled above."""
-        if len(text) <= FAST_PATH_CHARACTERS:
-            return self._tokenizer.count(text)
-        step = len(text) / _SAMPLES
-        pieces = [text[int(i * step) : int(i * step) + _SAMPLE_CHARACTERS] for i in range(_SAMPLES)]
-        sampled = sum(self._tokenizer.count(piece) for piece in pieces)
-        return round(sampled * len(text) / sum(map(len, pieces)))
+        return self._memo.count(text)
 
     def count_message(self, message: ChatMessage) -> int:
-        """Tokens of a message with what the chat template adds around it."""
-        return self.count_text(message.content) + MESSAGE_OVERHEAD
+        """Tokens of a message, its media and calls included, with what the chat template adds around it."""
+        tokens = self.count_text(message.content) + MESSAGE_OVERHEAD
+        if isinstance(message, UserMessage):
+            tokens += sum(self._count_part(part) for part in message.parts)
+        elif isinstance(message, AssistantMessage):
+            tokens += sum(self._count_call(call) for call in message.tool_calls)
+        return tokens
+
+    def count_tools(self, tools: Sequence[ToolSchema]) -> int:
+        """Tokens of the schemas as they are sent: each of them as JSON. 0 without tools."""
+        return sum(self.count_text(serialize_tool(tool)) + TOOL_OVERHEAD for tool in tools)
+
+    def count_request(self, *, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema] = ()) -> int:
+        """Tokens of a whole request: the sum of its messages and tools."""
+        return sum(self.count_message(message) for message in messages) + self.count_tools(tools)
+
+    def _count(self, text: str) -> int:
+        if len(text) <= FAST_PATH_CHARACTERS:
+            return self._tokenizer.count(text)
+        return estimate_long(text, count=self._tokenizer.count)
+
+    def _count_call(self, call: ToolCall) -> int:
+        return self.count_text(call.name) + self.count_text(call.arguments) + CALL_OVERHEAD
+
+    def _count_part(self, part: Part) -> int:
+        if isinstance(part, TextPart):
+            return self.count_text(part.text)
+        if isinstance(part, ImagePart):
+            return self._image_tokens
+        return min(max(part.size // AUDIO_BYTES_PER_TOKEN, AUDIO_LEAST), AUDIO_MOST)
+
+
+def serialize_tool(tool: ToolSchema) -> str:
+    """A schema as JSON, with its keys in the order in which they were given."""
+    return json.dumps(
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+        ensure_ascii=False,
+    )
 
 
 @cache

@@ -12,24 +12,77 @@ _MOST = 2_147_483_647
 
 
 def read_usage(payload: Mapping[str, Any]) -> UsageReport:
-    """The ``usage`` object of a chat completion, normalised. A figure that is missing is None, never 0.
+    """The usage object of a call, normalised. A figure that is missing is None, never 0.
 
-    Cached tokens are part of the prompt in OpenAI's, llama.cpp's and vLLM's figures (``prompt_tokens_details``) and in
-    DeepSeek's, which calls them ``prompt_cache_hit_tokens``; they are never added to it.
+    Whether cached tokens are part of the prompt or beside it differs, and is told by the names of the fields:
+
+    ===============================  ====================  =======================================  =================
+    dialect                          prompt                cached                                   cached is
+    ===============================  ====================  =======================================  =================
+    OpenAI chat, llama.cpp, vLLM     ``prompt_tokens``     ``prompt_tokens_details.cached_tokens``  part of it
+    DeepSeek                         ``prompt_tokens``     ``prompt_cache_hit_tokens``              part of it
+    Moonshot                         ``prompt_tokens``     ``cached_tokens``                        part of it
+    OpenAI responses                 ``input_tokens``      ``input_tokens_details.cached_tokens``   part of it
+    Gemini                           ``promptTokenCount``  ``cachedContentTokenCount``              part of it
+    Anthropic                        ``input_tokens``      ``cache_read_input_tokens``              beside it
+    ===============================  ====================  =======================================  =================
+
+    Anthropic also has ``cache_creation_input_tokens`` beside it: read now, cached for later. Gateways that speak
+    OpenAI's dialect for Anthropic write its fields next to a ``prompt_tokens`` that holds all of them. Gemini counts
+    thoughts beside the visible output, the others within it.
     """
-    prompt_details = _mapping(payload.get("prompt_tokens_details"))
-    output_details = _mapping(payload.get("completion_tokens_details"))
-    cached = _count(prompt_details.get("cached_tokens"))
+    if "prompt_tokens" in payload:
+        return _read_chat(payload)
+    if "promptTokenCount" in payload:
+        return _read_gemini(payload)
+    return _read_input(payload)
+
+
+def _read_chat(payload: Mapping[str, Any]) -> UsageReport:
     return UsageReport(
         prompt_tokens=_count(payload.get("prompt_tokens")),
-        cached_tokens=_count(payload.get("prompt_cache_hit_tokens")) if cached is None else cached,
+        cached_tokens=_first(
+            _mapping(payload.get("prompt_tokens_details")).get("cached_tokens"),
+            payload.get("prompt_cache_hit_tokens"),
+            payload.get("cache_read_input_tokens"),
+            payload.get("cached_tokens"),
+        ),
         output_tokens=_count(payload.get("completion_tokens")),
-        reasoning_tokens=_count(output_details.get("reasoning_tokens")),
+        reasoning_tokens=_first(_mapping(payload.get("completion_tokens_details")).get("reasoning_tokens")),
+    )
+
+
+def _read_input(payload: Mapping[str, Any]) -> UsageReport:
+    """``input_tokens``: with cached tokens in it when it has details, beside them when it has Anthropic's fields."""
+    prompt = _count(payload.get("input_tokens"))
+    beside = _count(payload.get("cache_read_input_tokens"))
+    if prompt is not None:
+        prompt += (beside or 0) + (_count(payload.get("cache_creation_input_tokens")) or 0)
+    return UsageReport(
+        prompt_tokens=prompt,
+        cached_tokens=_first(_mapping(payload.get("input_tokens_details")).get("cached_tokens"), beside),
+        output_tokens=_count(payload.get("output_tokens")),
+        reasoning_tokens=_first(_mapping(payload.get("output_tokens_details")).get("reasoning_tokens")),
+    )
+
+
+def _read_gemini(payload: Mapping[str, Any]) -> UsageReport:
+    visible, thoughts = _count(payload.get("candidatesTokenCount")), _count(payload.get("thoughtsTokenCount"))
+    return UsageReport(
+        prompt_tokens=_count(payload.get("promptTokenCount")),
+        cached_tokens=_count(payload.get("cachedContentTokenCount")),
+        output_tokens=None if visible is None and thoughts is None else (visible or 0) + (thoughts or 0),
+        reasoning_tokens=thoughts,
     )
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _first(*values: object) -> int | None:
+    """The first of the values that is a figure."""
+    return next((count for value in values if (count := _count(value)) is not None), None)
 
 
 def _count(value: object) -> int | None:

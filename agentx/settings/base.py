@@ -4,6 +4,7 @@ from agentx.settings.env import data_dir, read
 from agentx.settings.parts.apps import *
 from agentx.settings.parts.database import *
 from agentx.settings.parts.logs import *
+from agentx.settings.parts.metrics import *
 from agentx.settings.parts.model import *
 from agentx.settings.parts.queue import *
 from agentx.settings.parts.runs import *

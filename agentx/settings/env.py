@@ -35,6 +35,7 @@ class Variable:
     doc: str
     secret: bool = False
     minimum: float | None = None
+    maximum: float | None = None
 
 
 VARIABLES: tuple[Variable, ...] = (
@@ -53,6 +54,15 @@ VARIABLES: tuple[Variable, ...] = (
         "str",
         "",
         "Stable name of a runner; a restart settles its predecessor's runs at once.",
+    ),
+    Variable(
+        "AGENTX_METRICS_DIR",
+        "path",
+        None,
+        "Folder that web, runner and worker share for their metrics. Unset: `run/metrics` in the data folder.",
+    ),
+    Variable(
+        "METRICS_TOKEN", "str", "", "Bearer token that may read `/api/metrics`, besides operators.", True
     ),
     Variable(
         "AGENTX_BENCH_DATA",
@@ -102,18 +112,71 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "PROMPT_BUDGET_TOKENS",
         "int",
+        None,
+        "Target for the prompt below the window; 0 is none. Unset: 16000 for a local model, else none.",
+        minimum=0,
+    ),
+    Variable(
+        "CONTEXT_MAX_INPUT_TOKENS",
+        "int",
         0,
-        "Optional target for the prompt below the window; 0 is none.",
+        "Guard against spending: no prompt is longer than this; 0 is none.",
         minimum=0,
     ),
     Variable(
         "RESPONSE_RESERVE_TOKENS", "int", 4096, "Kept for the answer, and sent as its limit.", minimum=16
     ),
     Variable(
-        "SAFETY_RESERVE_TOKENS", "int", 2048, "Kept for estimation error and the chat template.", minimum=0
+        "SAFETY_RESERVE_TOKENS",
+        "int",
+        2048,
+        "Kept for estimation error and the chat template; at most 256 where the server counts exactly.",
+        minimum=0,
     ),
     Variable(
-        "CONTEXT_VERBATIM_RATIO", "float", 0.85, "Share of the window that a prompt may use.", minimum=0.05
+        "CONTEXT_VERBATIM_RATIO",
+        "float",
+        0.85,
+        "Share of the window that a prompt may use.",
+        minimum=0.05,
+        maximum=1,
+    ),
+    Variable(
+        "CONTEXT_LOW_WATERMARK",
+        "float",
+        0.5,
+        "Share of its room that history is cut back to when it no longer fits.",
+        minimum=0.1,
+        maximum=0.9,
+    ),
+    Variable(
+        "CONTEXT_RECALL_MAX_TOKENS",
+        "int",
+        None,
+        "Most tokens of old passages brought back for a question; 0 is none. Unset: 1000, or 400 on the bundled model.",
+        minimum=0,
+    ),
+    Variable(
+        "CONTEXT_RECALL_SHARE",
+        "float",
+        0.35,
+        "Share of the room for history that such passages may take.",
+        minimum=0,
+        maximum=0.9,
+    ),
+    Variable(
+        "CONTEXT_LEDGER_TOKENS",
+        "int",
+        2000,
+        "Kept for the evidence ledger once turns have left the prompt.",
+        minimum=0,
+    ),
+    Variable(
+        "DIGEST_MAX_TOKENS",
+        "int",
+        1500,
+        "Most tokens of the digest before its oldest parts are merged; a tenth of small windows.",
+        minimum=100,
     ),
     Variable("MODEL_STALL_SECONDS", "float", 30.0, "Silence of the model that ends a call.", minimum=0.1),
     Variable(
@@ -187,6 +250,8 @@ def read(name: str) -> Any:
         raise ImproperlyConfigured(f"{name}={shown} is not a valid {variable.kind}") from None
     if variable.minimum is not None and value < variable.minimum:
         raise ImproperlyConfigured(f"{name}={value} must be at least {variable.minimum:g}")
+    if variable.maximum is not None and value > variable.maximum:
+        raise ImproperlyConfigured(f"{name}={value} must be at most {variable.maximum:g}")
     return value
 
 

@@ -57,6 +57,7 @@ def test_values_are_typed(monkeypatch, name, raw, value):
         ("LLM_BASE_URL", "nonsense", "LLM_BASE_URL='nonsense' is not a valid url"),
         ("LLM_BASE_URL", "ftp://host/v1", "LLM_BASE_URL='ftp://host/v1' is not a valid url"),
         ("RUN_LEASE_SECONDS", "0.1", "RUN_LEASE_SECONDS=0.1 must be at least 0.5"),
+        ("CONTEXT_LOW_WATERMARK", "0.95", "CONTEXT_LOW_WATERMARK=0.95 must be at most 0.9"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_was_expected(monkeypatch, name, raw, said):

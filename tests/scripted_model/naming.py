@@ -36,8 +36,17 @@ class Asked:
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """A quarter of the characters of messages and tools as JSON, rounded up: no tokenizer, but the same every time."""
-    text = json.dumps([body.get("messages"), body.get("tools") or []], ensure_ascii=False)
+    """The tokens of a request, as usage reports them."""
+    return count_text(prompt_text(body))
+
+
+def prompt_text(body: Mapping[str, Any]) -> str:
+    """What the model reads: messages and tools as JSON."""
+    return json.dumps([body.get("messages"), body.get("tools") or []], ensure_ascii=False)
+
+
+def count_text(text: str) -> int:
+    """A quarter of the characters, rounded up: no tokenizer, but the same every time."""
     return -(-len(text) // 4)
 
 

@@ -1,6 +1,7 @@
 """An OpenAI-compatible server that says what a test tells it to, so that tests need no model and no network.
 
-Endpoints: ``POST /v1/chat/completions``, ``GET /v1/models``, ``GET /props`` (when given a window, as llama.cpp has it),
+Endpoints: ``POST /v1/chat/completions``, ``GET /v1/models``; when given a window also those of llama.cpp's own interface:
+``GET /props``, ``POST /apply-template`` and ``POST /tokenize``, which count as the usage of an answer does;
 and for tests in another process ``POST /__script`` (one script as JSON), ``GET /__stats`` and ``POST /__reset``.
 A pushed script whose ``match`` fits goes first; then a behaviour named in the newest question, as in
 ``[[scripted-stall-n3]]``, which lets a browser choose it; then the behaviour of the model's name.
@@ -22,7 +23,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.scripted_model.naming import BEHAVIOURS, prompt_tokens, script_for
+from tests.scripted_model.naming import BEHAVIOURS, count_text, prompt_text, prompt_tokens, script_for
 from tests.scripted_model.scripts import Script
 
 
@@ -101,6 +102,8 @@ def app_make(*, window: int | None = None) -> web.Application:
             web.post("/v1/chat/completions", _chat),
             web.get("/v1/models", _models),
             web.get("/props", _props),
+            web.post("/apply-template", _apply_template),
+            web.post("/tokenize", _tokenize),
             web.post("/__script", _script),
             web.get("/__stats", _stats),
             web.post("/__reset", _reset),
@@ -291,6 +294,19 @@ async def _props(request: web.Request) -> web.Response:
     if window is None:
         raise web.HTTPNotFound
     return web.json_response({"default_generation_settings": {"n_ctx": window}})
+
+
+async def _apply_template(request: web.Request) -> web.Response:
+    if request.app[STATE].window is None:
+        raise web.HTTPNotFound
+    return web.json_response({"prompt": prompt_text(await request.json())})
+
+
+async def _tokenize(request: web.Request) -> web.Response:
+    if request.app[STATE].window is None:
+        raise web.HTTPNotFound
+    text = (await request.json())["content"]
+    return web.json_response({"tokens": list(range(count_text(text)))})
 
 
 async def _script(request: web.Request) -> web.Response:

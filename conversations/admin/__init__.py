@@ -1,0 +1,16 @@
+"""The operator's view, one module a subject. Django finds the pages by importing this package."""
+
+from conversations.admin.context import CompactionDigestAdmin, ContextEpochAdmin, EvidenceLedgerAdmin
+from conversations.admin.conversation import ConversationAdmin
+from conversations.admin.model import ModelRecordAdmin
+from conversations.admin.run import ProcessPresenceAdmin, RunAdmin
+
+__all__ = [
+    "CompactionDigestAdmin",
+    "ContextEpochAdmin",
+    "ConversationAdmin",
+    "EvidenceLedgerAdmin",
+    "ModelRecordAdmin",
+    "ProcessPresenceAdmin",
+    "RunAdmin",
+]
