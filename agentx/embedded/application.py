@@ -146,6 +146,12 @@ def _worker_command(folder: DataFolder) -> tuple[str, ...]:
     )
 
 
+def clear_metrics(folder: Path) -> None:
+    """Remove the figures of processes that are gone, while none that writes any is running."""
+    for file in folder.glob("*.db"):
+        file.unlink(missing_ok=True)
+
+
 def run_command(
     *arguments: str,
     folder: DataFolder,

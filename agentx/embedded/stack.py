@@ -18,7 +18,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from agentx import __version__
-from agentx.embedded.application import build_app_processes, capture_command, http_get, run_command
+from agentx.embedded.application import (
+    ROOT,
+    build_app_processes,
+    capture_command,
+    clear_metrics,
+    http_get,
+    run_command,
+)
 from agentx.embedded.console import Console
 from agentx.embedded.data_folder import DataFolder, explain_os_error
 from agentx.embedded.errors import ConfigurationProblem, EmbeddedError, ServiceFailed
@@ -166,6 +173,7 @@ def _migrate(stack: _Stack) -> None:
 
 
 def _start_application(stack: _Stack) -> None:
+    clear_metrics(ROOT / (stack.env.get("AGENTX_METRICS_DIR") or stack.folder.run / "metrics"))
     processes = build_app_processes(
         folder=stack.folder,
         env=stack.env,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import ClassVar
 
+from django.conf import settings
+from django.http import HttpResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.settings import api_settings
 
-from agentx import __version__
-from agentx.errors import NotAuthenticated, Unavailable
+from agentx import __version__, metrics
+from agentx.accounts.models import User
+from agentx.errors import Forbidden, NotAuthenticated, Unavailable
 from agentx.problems import problems, translate_exception
 from agentx.rest import ApiView
 from agentx.wire import Wire
@@ -83,12 +87,40 @@ class StatusView(ApiView):
         return Response(_status_body(found, details=True))
 
 
-def _require_signed_in(request: Request) -> None:
-    """Raises ``NotAuthenticated``, and ``Unavailable`` when the database went away meanwhile."""
+class MetricsView(ApiView):
+    # A scraper's token belongs to no user, so who asks is looked up in the view.
+    authentication_classes: ClassVar = []
+    permission_classes: ClassVar = [AllowAny]
+
+    def perform_authentication(self, request: Request) -> None:
+        """Not before the view, as above."""
+
+    @extend_schema(
+        operation_id="metrics_read",
+        tags=["status"],
+        responses={(200, "text/plain"): str, **problems(400, 401, 403, 503)},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Figures of all processes for Prometheus: for operators, or with the bearer token `METRICS_TOKEN`."""
+        if not _has_metrics_token(request) and not _require_signed_in(request).is_staff:
+            raise Forbidden("Metrics are for operators")
+        return HttpResponse(metrics.metrics_render(), content_type=metrics.CONTENT_TYPE)
+
+
+def _has_metrics_token(request: Request) -> bool:
+    scheme, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+    wanted: str = settings.METRICS_TOKEN
+    same = hmac.compare_digest(token.strip().encode(), wanted.encode())
+    return bool(wanted) and scheme.lower() == "bearer" and same
+
+
+def _require_signed_in(request: Request) -> User:
+    """Who asks. Raises ``NotAuthenticated``, and ``Unavailable`` when the database went away meanwhile."""
     try:
         for authenticator in api_settings.DEFAULT_AUTHENTICATION_CLASSES or ():
-            if authenticator().authenticate(request) is not None:
-                return
+            found = authenticator().authenticate(request)
+            if found is not None:
+                return found[0]
     except Exception as error:
         raise translate_exception(error) from None
     raise NotAuthenticated

@@ -101,6 +101,7 @@ class EpochState:
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """What the engine needs to know of the model. ``window``: prompt and answer together, in tokens.
+    ``image_tokens``: what one image costs.
 
     ``calibration``: reported ÷ estimated prompt tokens, by which every estimate is multiplied.
     """
@@ -109,6 +110,7 @@ class ModelFacts:
     window: int
     strict_roles: bool = False
     explicit_cache: bool = False
+    image_tokens: int = 1_100
     calibration: float = 1.0
 
 

@@ -8,7 +8,7 @@ from conversations.models.conversation import Conversation
 
 
 class ContextEpoch(models.Model):
-    """One row an epoch, never changed: why it began, where it cut, and the blocks that stay as they were at its start.
+    """One row an epoch, never changed but blanked by a deletion: why it began, where it cut, and the blocks that stay as they were at its start.
 
     ``blocks``: the slow blocks, as ``[{"key", "content", "tokens"}]``. ``segments``: ids of the digest segments in the
     digest block. ``evidence``: the ledger's state at the cut. ``covered_seq``: those segments are gapless from the first message to here. ``fingerprint``: of model,

@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 from django.db.models import QuerySet
 
-from agentx.llm.tokens import default_counter
+from agentx.llm.tokens import TokenCounter, default_counter
 from conversations.context.budget import derive_budget, derive_reserves
 from conversations.context.prompt import BASE_PROMPT
 from conversations.context.record import previous_call
@@ -82,6 +82,7 @@ def conversation_snapshot(
             window=window,
             strict_roles=profile.strict_roles,
             explicit_cache=profile.prompt_caching == "explicit",
+            image_tokens=profile.image_tokens,
             calibration=conversation_ratio(known=known, conversation=conversation),
         ),
         rules=rules,
@@ -108,6 +109,11 @@ def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage
         max_tokens=reserves.recall,
         counter=counter,
     )
+
+
+def view_counter(snapshot: Snapshot) -> TokenCounter:
+    """The counter for the view of a snapshot: the installation's, with what an image costs the model."""
+    return default_counter().with_image_tokens(snapshot.model.image_tokens)
 
 
 def live_messages(*, conversation_id: UUID) -> QuerySet[Message]:

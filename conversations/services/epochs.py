@@ -14,14 +14,17 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import F
 
-from agentx.llm.tokens import default_counter
+from agentx import metrics
+from agentx.llm.messages import AssistantMessage
 from agentx.queue import enqueue_on_commit
 from conversations.context.epoch import EpochDraft, EpochPlan, begin_epoch
 from conversations.context.evidence import Evidence
+from conversations.context.forms import shape_messages
 from conversations.context.segments import Segment
 from conversations.context.types import EpochState, Snapshot
 from conversations.models import CompactionDigest, ContextEpoch, Conversation
 from conversations.selectors.digests import evidence_json, segments_read
+from conversations.selectors.snapshot import view_counter
 from conversations.services.evidence import evidence_catch_up_bounded, evidence_read
 from conversations.services.index import entries_ensure
 
@@ -50,7 +53,7 @@ def epoch_advance(
             plan=plan,
             segments=segments_read(conversation_id=conversation_id),
             evidence=evidence,
-            counter=default_counter(),
+            counter=view_counter(snapshot),
         )
         segments_store(
             conversation_id=conversation_id,
@@ -62,6 +65,9 @@ def epoch_advance(
         if draft.state.covered_seq < draft.state.cut_seq:
             enqueue_on_commit("conversations.cover_gap", conversation_id=str(conversation_id))
     _log_epoch(plan, draft)
+    metrics.epoch_count(
+        reason=plan.reason, evicted=len(plan.evicted), shortened=_count_shortened(snapshot, plan)
+    )
     return draft.state
 
 
@@ -190,4 +196,17 @@ def _log_epoch(plan: EpochPlan, draft: EpochDraft) -> None:
         messages_evicted=len(plan.evicted),
         segments_written=len(draft.leaves),
         segments_merged=len(draft.merged),
+    )
+
+
+def _count_shortened(snapshot: Snapshot, plan: EpochPlan) -> int:
+    """Tool calls that stay in view and whose arguments are clipped from this epoch on."""
+    seen_whole = max(snapshot.epoch.settled_seq, plan.cut_seq)
+    calling = [row for row in snapshot.history if row.tool_calls and seen_whole < row.seq <= plan.settled_seq]
+    shaped = shape_messages(messages=calling, settled_seq=plan.settled_seq, counter=view_counter(snapshot))
+    return sum(
+        before != after
+        for item in shaped
+        if isinstance(item.value, AssistantMessage)
+        for before, after in zip(item.message.tool_calls, item.value.tool_calls, strict=True)
     )

@@ -8,10 +8,9 @@ from uuid import UUID
 import structlog
 
 from agentx.errors import ViewUnstable
-from agentx.llm.tokens import default_counter
 from conversations.context.epoch import plan_epoch
 from conversations.context.types import Snapshot
-from conversations.selectors.snapshot import passages_read
+from conversations.selectors.snapshot import passages_read, view_counter
 from conversations.services.epochs import EpochMoved, epoch_advance, with_epoch
 
 log = structlog.get_logger(__name__)
@@ -23,7 +22,7 @@ def epoch_settle(*, conversation_id: UUID, snapshot: Snapshot) -> Snapshot | Non
     Raises ``DoesNotFitError`` when the question cannot fit, and ``ViewUnstable`` when a new epoch has no room either:
     two cuts without a turn between them would be a loop.
     """
-    counter = default_counter()
+    counter = view_counter(snapshot)
     plan = plan_epoch(snapshot=snapshot, counter=counter)
     if plan is None:
         return snapshot

@@ -12,6 +12,7 @@ import django.db
 import structlog
 from django.conf import settings
 
+from agentx import metrics
 from agentx.errors import (
     AgentXError,
     ContextOverflow,
@@ -24,6 +25,7 @@ from agentx.errors import (
 from agentx.llm.client import ChatModel
 from agentx.llm.counting import RequestCounter
 from agentx.threads import in_db_thread
+from conversations.context.budget import derive_budget
 from conversations.context.types import DoesNotFitError
 from conversations.contracts import Outcome, RunClaim, Settled
 from conversations.events import RunStarted
@@ -135,13 +137,18 @@ async def _work(turn: _Turn, tools: TurnTools) -> None:
     cap: int | None = None
     refused: ContextOverflow | None = None
     for rung in range(1, OVERFLOW_RUNGS + 1):
-        prepared = await view_prepare(
-            run_id=claim.run_id,
-            conversation_id=claim.conversation_id,
-            reported_window=tools.reported_window,
-            request_counter=tools.request_counter,
-            window_cap=cap,
-        )
+        try:
+            prepared = await view_prepare(
+                run_id=claim.run_id,
+                conversation_id=claim.conversation_id,
+                reported_window=tools.reported_window,
+                request_counter=tools.request_counter,
+                window_cap=cap,
+            )
+        except DoesNotFitError:
+            if refused is None or refused.details.get("window") == cap:
+                raise
+            raise refused from None  # the limit was our guess; what the provider said is what is known
         if refused is not None and turn.prepared is not None:
             _require_smaller(prepared, turn.prepared, refused)
         turn.prepared = prepared
@@ -172,14 +179,24 @@ def _require_smaller(prepared: Prepared, before: Prepared, refused: ContextOverf
 
 
 async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared) -> int:
-    """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one."""
+    """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one.
+
+    Where the refused request would still fit by our own count, the count is what is wrong: then three quarters of the
+    request are the limit.
+    """
     window = prepared.view.allocation.window
     named = overflow.details.get("window")
     log.warning("context_overflow_retry", window=window, named=named)
+    metrics.overflow_retry_count(model=claim.model)
     if isinstance(named, int) and LEAST_WINDOW <= named < window:
         await db_patiently(partial(window_learn, model=claim.model, window=named))
-        return named
-    return int(window * _NARROWER)
+        narrow = named
+    else:
+        narrow = int(window * _NARROWER)
+    rules, used = prepared.snapshot.rules, prepared.view.allocation.used
+    if derive_budget(window=narrow, rules=rules).tokens >= used:
+        narrow = int(used * _NARROWER / rules.verbatim_ratio)
+    return narrow
 
 
 async def _checkpoints_keep(turn: _Turn) -> None:

@@ -9,13 +9,13 @@ from uuid import UUID
 
 import structlog
 
+from agentx import metrics
 from agentx.errors import ViewUnstable
 from agentx.llm.counting import RequestCounter
-from agentx.llm.tokens import default_counter
 from conversations.context.assemble import View, assemble_view, draft_request
 from conversations.context.record import record_view
 from conversations.context.types import Snapshot
-from conversations.selectors.snapshot import snapshot_load
+from conversations.selectors.snapshot import snapshot_load, view_counter
 from conversations.services.patience import db_patiently
 from conversations.services.prepare import epoch_settle
 
@@ -50,7 +50,6 @@ async def view_prepare(
 
     Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
     """
-    counter = default_counter()
     for _ in range(ATTEMPTS):
         snapshot = await db_patiently(partial(snapshot_load, run_id=run_id, reported_window=reported_window))
         if window_cap is not None:
@@ -61,7 +60,7 @@ async def view_prepare(
             partial(epoch_settle, conversation_id=conversation_id, snapshot=snapshot)
         )
         if settled is not None:
-            view = assemble_view(snapshot=settled, counter=counter)
+            view = assemble_view(snapshot=settled, counter=view_counter(settled))
             if view.repaired:
                 log.error("view_repaired", reason=view.repaired)
             return Prepared(view, record_view(view=view, snapshot=settled), settled)
@@ -75,10 +74,12 @@ async def _count_exactly(snapshot: Snapshot, request_counter: RequestCounter | N
     """
     if request_counter is None:
         return snapshot
-    draft = draft_request(snapshot=snapshot, counter=default_counter())
+    draft = draft_request(snapshot=snapshot, counter=view_counter(snapshot))
     if draft.tokens * snapshot.model.calibration < draft.budget * _WORTH_COUNTING:
         return snapshot
     exact = await request_counter.count_request(messages=draft.messages, tools=snapshot.tools)
+    if exact is None:
+        metrics.missed_count_count()
     if not exact or not draft.tokens:
         return snapshot
     ratio = exact / draft.tokens
