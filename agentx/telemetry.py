@@ -13,7 +13,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 _SECRETS = re.compile(
-    r"(agx_|sk-|Bearer\s+)[A-Za-z0-9_\-.]{8,}"  # our tokens, provider keys, authorization headers
+    r"((?<![A-Za-z0-9])(?:agx_|sk-)|Bearer\s+)[A-Za-z0-9_\-.]{8,}"  # our tokens, provider keys, authorization headers
     r"|(?<=/sign-in/)[A-Za-z0-9_\-]{16,}"  # one-time links
     r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"  # credentials inside URLs
 )

@@ -126,13 +126,17 @@ class Done(EventData):
 
 
 class RunError(EventData):
-    """The run ended without a whole answer; what had come is in the ``message`` event before this one."""
+    """The run ended without a whole answer; what had come is in the ``message`` event before this one.
+
+    ``details``: the figures behind it, where there are any.
+    """
 
     type: ClassVar[str] = "error"
     code: str
     message: str
     retryable: bool
     stalled: bool = False
+    details: dict[str, Any] | None = None
 
 
 class Close(EventData):

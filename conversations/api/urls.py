@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, re_path
 
-from conversations.api import schema, status, views
+from conversations.api import context, schema, status, views
 
 
 def unknown_address(request: HttpRequest) -> HttpResponse:
@@ -16,12 +16,15 @@ def unknown_address(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("conversations", views.ConversationsView.as_view()),
     path("conversations/<uuid:conversation_id>", views.ConversationView.as_view()),
+    path("conversations/<uuid:conversation_id>/context", context.ContextPreviewView.as_view()),
     path("conversations/<uuid:conversation_id>/messages", views.MessagesView.as_view()),
     path("conversations/<uuid:conversation_id>/turns", views.TurnsView.as_view()),
     path("runs", views.RunsView.as_view()),
     path("runs/<uuid:run_id>", views.RunView.as_view()),
+    path("runs/<uuid:run_id>/context", context.RunContextView.as_view()),
     path("runs/<uuid:run_id>/events", views.RunEventsView.as_view()),
     path("runs/<uuid:run_id>/stop", views.RunStopView.as_view()),
+    path("metrics", status.MetricsView.as_view()),
     path("health", status.HealthView.as_view()),
     path("ready", status.ReadyView.as_view()),
     path("status", status.StatusView.as_view()),

@@ -60,7 +60,8 @@ def _forget_withdrawn(conversation_id: UUID, rows: Sequence[Message]) -> None:
     gone = Message.objects.filter(conversation=conversation_id, seq__in=[row.seq for row in rows]).exclude(
         superseded_at=None, deleted_at=None
     )
-    MessageEntry.objects.filter(message__in=gone.values("pk")).delete()
+    if withdrawn := list(gone.values_list("pk", flat=True)):
+        MessageEntry.objects.filter(pk__in=withdrawn).delete()
 
 
 def _messages_after(conversation_id: UUID, *, after: int, through_seq: int | None) -> Sequence[Message]:

@@ -32,7 +32,13 @@ def terminal_events(settled: Settled, *, last_seq: int) -> list[EventData]:
     else:
         error = run.error or INTERRUPTED
         events.append(
-            RunError(code=error.code, message=error.message, retryable=error.retryable, stalled=error.stalled)
+            RunError(
+                code=error.code,
+                message=error.message,
+                retryable=error.retryable,
+                stalled=error.stalled,
+                details=error.details,
+            )
         )
     events.append(Close(status=run.status))
     return events

@@ -92,6 +92,24 @@ export interface paths {
         patch: operations["conversation_rename"];
         trace?: never;
     };
+    "/api/conversations/{conversation_id}/context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What the model would see in the next turn. Nothing is stored and nothing is sent. */
+        get: operations["context_preview"];
+        put?: never;
+        /** @description The same for a message that is too long for an address. Stores nothing either. */
+        post: operations["context_preview_draft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/conversations/{conversation_id}/messages": {
         parameters: {
             query?: never;
@@ -148,6 +166,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Figures of all processes for Prometheus: for operators, or with the bearer token `METRICS_TOKEN`. */
+        get: operations["metrics_read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/ready": {
         parameters: {
             query?: never;
@@ -191,6 +226,27 @@ export interface paths {
         };
         /** @description One run. */
         get: operations["run_read"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/context": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description What the model saw in a run that has ended. 409 while it has not, 404 when nothing was sent in it.
+         *
+         *     With `request=true` the request is made again from what is stored and compared with what was sent.
+         */
+        get: operations["run_context"];
         put?: never;
         post?: never;
         delete?: never;
@@ -307,6 +363,50 @@ export interface components {
             created: boolean;
         };
         /**
+         * AllocationBody
+         * @description ``used`` is the sum of the rows' grants and at most ``budget``. ``response``: the limit sent for the answer.
+         *
+         *     ``calibration``: reported ÷ estimated tokens, which every figure here was multiplied by. ``predicted_cached``: tokens
+         *     that a provider which caches prefixes should have from the call before; null for the first.
+         */
+        AllocationBody: {
+            /** Window */
+            window: number;
+            /** Budget */
+            budget: number;
+            /** Used */
+            used: number;
+            /** Response */
+            response: number;
+            /** Tokenizer */
+            tokenizer: string;
+            /** Calibration */
+            calibration: number;
+            /** Predicted Cached */
+            predicted_cached: number | null;
+            /** Dropped Turns */
+            dropped_turns: number;
+            /** Rows */
+            rows: components["schemas"]["AllocationRowBody"][];
+        };
+        /**
+         * AllocationRowBody
+         * @description One block's tokens: what it would have taken whole, and what it was granted.
+         */
+        AllocationRowBody: {
+            /** Key */
+            key: string;
+            /** Asked */
+            asked: number;
+            /** Granted */
+            granted: number;
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "full" | "shrunk" | "dropped";
+        };
+        /**
          * AttachCommand
          * @description ``after``: the last seq the client has, 0 for none. ``epoch``: the log it came from, when ``after`` > 0.
          */
@@ -369,6 +469,22 @@ export interface components {
              */
             action: "full" | "shrunk" | "dropped";
         };
+        /**
+         * CallTokensBody
+         * @description One model call: the prompt and its cached share, as estimated before and as the provider reported after it.
+         */
+        CallTokensBody: {
+            /** Call Index */
+            call_index: number;
+            /** Estimated Prompt Tokens */
+            estimated_prompt_tokens: number;
+            /** Prompt Tokens */
+            prompt_tokens: number | null;
+            /** Predicted Cached Tokens */
+            predicted_cached_tokens: number | null;
+            /** Cached Tokens */
+            cached_tokens: number | null;
+        };
         ClientCommand: components["schemas"]["SendCommand"] | components["schemas"]["StopCommand"] | components["schemas"]["AttachCommand"] | components["schemas"]["PingCommand"];
         /**
          * Close
@@ -392,8 +508,55 @@ export interface components {
             detail: string | null;
         };
         /**
+         * ContextDraftIn
+         * @description The message that the next turn would send.
+         */
+        ContextDraftIn: {
+            /**
+             * Message
+             * @default
+             */
+            message: string;
+        };
+        /**
+         * ContextPreviewBody
+         * @description What the model would see in the next turn. Nothing is stored or sent for it.
+         *
+         *     ``fits`` is false when the turn would be refused: then ``needs`` has the tokens of each block, ``budget`` what there is
+         *     for them, and ``view`` is null. ``epoch_change``: why a new epoch would begin, null when none would. ``messages``: the
+         *     request, when it was asked for.
+         */
+        ContextPreviewBody: {
+            /**
+             * Conversation Id
+             * Format: uuid
+             */
+            conversation_id: string;
+            /** Model */
+            model: string;
+            /** Fits */
+            fits: boolean;
+            /** Needs */
+            needs: {
+                [key: string]: number;
+            };
+            /** Budget */
+            budget: number;
+            /** Epoch Change */
+            epoch_change: ("start" | "cut" | "forms" | "edit" | "model" | "prompt" | "tools") | null;
+            view: components["schemas"]["ViewBody"] | null;
+            /** Messages */
+            messages: {
+                [key: string]: unknown;
+            }[] | null;
+        };
+        /**
          * ContextReport
          * @description The allocation of the view that is about to be sent. All figures are tokens, estimated by ``tokenizer``.
+         *
+         *     ``epoch``: requests of one epoch extend each other; ``epoch_reason``: why it began. ``recalled_turns``: turns that
+         *     are quoted although they have left the view. ``summarized``: a digest stands for turns that have. ``predicted_cached``:
+         *     how much of the prompt a provider that caches prefixes should have from the last call.
          */
         ContextReport: {
             /** Window */
@@ -410,13 +573,37 @@ export interface components {
             dropped_turns: number;
             /** Summarized */
             summarized: boolean;
+            /** Epoch */
+            epoch: number;
+            /**
+             * Epoch Reason
+             * @enum {string}
+             */
+            epoch_reason: "start" | "cut" | "forms" | "edit" | "model" | "prompt" | "tools";
+            /** Recalled Turns */
+            recalled_turns: number[];
+            /** Predicted Cached */
+            predicted_cached: number | null;
         };
-        /** ContextUse */
+        /**
+         * ContextUse
+         * @description How full the window was. ``summarized`` and ``dropped_turns``: what of the conversation was not in view.
+         */
         ContextUse: {
             /** Used */
             used: number;
             /** Window */
             window: number;
+            /**
+             * Summarized
+             * @default false
+             */
+            summarized: boolean;
+            /**
+             * Dropped Turns
+             * @default 0
+             */
+            dropped_turns: number;
         };
         /**
          * ConversationBody
@@ -494,8 +681,32 @@ export interface components {
             context: components["schemas"]["ContextUse"] | null;
         };
         /**
+         * EpochBody
+         * @description Requests of one epoch extend each other. Messages up to ``cut_seq`` have left the view; segments stand for those up
+         *     to ``covered_seq`` without a gap; those up to ``settled_seq`` are sent in their shortened form.
+         *
+         *     ``began_at`` is null for an epoch that would only begin with the turn, and where its row is gone.
+         */
+        EpochBody: {
+            /** Number */
+            number: number;
+            /**
+             * Reason
+             * @enum {string}
+             */
+            reason: "start" | "cut" | "forms" | "edit" | "model" | "prompt" | "tools";
+            /** Cut Seq */
+            cut_seq: number;
+            /** Covered Seq */
+            covered_seq: number;
+            /** Settled Seq */
+            settled_seq: number;
+            /** Began At */
+            began_at: string | null;
+        };
+        /**
          * ErrorBody
-         * @description Why a run failed. ``message`` is one sentence a person can act on.
+         * @description Why a run failed. ``message`` says what a person can do. ``details``: figures behind it, where there are any.
          */
         ErrorBody: {
             /** Code */
@@ -509,6 +720,13 @@ export interface components {
              * @default false
              */
             stalled: boolean;
+            /**
+             * Details
+             * @default null
+             */
+            details: {
+                [key: string]: unknown;
+            } | null;
         };
         /** @description Always the last event, exactly once. */
         EventClose: {
@@ -522,7 +740,13 @@ export interface components {
             run_id: string;
             data: components["schemas"]["Close"];
         };
-        /** @description The allocation of the view that is about to be sent. All figures are tokens, estimated by ``tokenizer``. */
+        /**
+         * @description The allocation of the view that is about to be sent. All figures are tokens, estimated by ``tokenizer``.
+         *
+         *         ``epoch``: requests of one epoch extend each other; ``epoch_reason``: why it began. ``recalled_turns``: turns that
+         *         are quoted although they have left the view. ``summarized``: a digest stands for turns that have. ``predicted_cached``:
+         *         how much of the prompt a provider that caches prefixes should have from the last call.
+         */
         EventContextReport: {
             seq: number;
             /**
@@ -570,7 +794,11 @@ export interface components {
             run_id: string;
             data: components["schemas"]["MessageStored"];
         };
-        /** @description The run ended without a whole answer; what had come is in the ``message`` event before this one. */
+        /**
+         * @description The run ended without a whole answer; what had come is in the ``message`` event before this one.
+         *
+         *         ``details``: the figures behind it, where there are any.
+         */
         EventRunError: {
             seq: number;
             /**
@@ -616,6 +844,60 @@ export interface components {
             /** Format: uuid */
             run_id: string;
             data: components["schemas"]["Thinking"];
+        };
+        /**
+         * FateRangeBody
+         * @description What is true of every message from ``from_seq`` to ``through_seq``.
+         *
+         *     ``verbatim``, ``shortened``: in the view itself. ``recalled``: quoted by recall. ``in_ledger``: quoted by the evidence
+         *     or the pinned constraints. ``in_segment``: a digest segment stands for it. ``reachable``: none of these, the
+         *     transcript has it. ``left_out``: within the view's range but not sendable, such as an unfinished tool call.
+         */
+        FateRangeBody: {
+            /** From Seq */
+            from_seq: number;
+            /** Through Seq */
+            through_seq: number;
+            /** Fates */
+            fates: ("verbatim" | "shortened" | "recalled" | "in_ledger" | "in_segment" | "reachable" | "left_out")[];
+        };
+        /**
+         * FatesBody
+         * @description The messages from ``from_seq`` to ``through_seq``; none when that is an empty range. ``truncated``: more were asked
+         *     for than one answer has, and these are the newest of them.
+         */
+        FatesBody: {
+            /** From Seq */
+            from_seq: number;
+            /** Through Seq */
+            through_seq: number;
+            /** Truncated */
+            truncated: boolean;
+            /** Ranges */
+            ranges: components["schemas"]["FateRangeBody"][];
+        };
+        /**
+         * FrozenBlockBody
+         * @description A block as it was rendered when the epoch began. ``quotes``: seqs of the messages whose words it holds.
+         *
+         *     ``text`` is null when it quotes or summarizes a message that was deleted since.
+         */
+        FrozenBlockBody: {
+            /** Key */
+            key: string;
+            /** Tokens */
+            tokens: number;
+            /** Asked */
+            asked: number;
+            /**
+             * Action
+             * @enum {string}
+             */
+            action: "full" | "shrunk" | "dropped";
+            /** Quotes */
+            quotes: number[];
+            /** Text */
+            text: string | null;
         };
         /** HealthBody */
         HealthBody: {
@@ -777,6 +1059,37 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * RebuiltRequestBody
+         * @description The request made again from what is stored, with secrets and the data of media left out.
+         *
+         *     ``identical``: before that, it was byte for byte the request that was sent. ``reason`` says why it is not.
+         */
+        RebuiltRequestBody: {
+            /**
+             * Rebuilt
+             * @enum {string}
+             */
+            rebuilt: "identical" | "differs" | "unknown";
+            /** Reason */
+            reason: string | null;
+            /** Messages */
+            messages: {
+                [key: string]: unknown;
+            }[];
+        };
+        /**
+         * RecalledBody
+         * @description One passage of earlier turns that was quoted because the question seemed to need it.
+         */
+        RecalledBody: {
+            /** Turn */
+            turn: number;
+            /** Seqs */
+            seqs: number[];
+            /** Tokens */
+            tokens: number;
+        };
+        /**
          * Refused
          * @description A command could not be carried out; nothing was changed.
          */
@@ -874,8 +1187,30 @@ export interface components {
             error: components["schemas"]["ErrorBody"] | null;
         };
         /**
+         * RunContextBody
+         * @description What the model saw in a run. ``request`` is there when it was asked for.
+         */
+        RunContextBody: {
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /**
+             * Conversation Id
+             * Format: uuid
+             */
+            conversation_id: string;
+            view: components["schemas"]["ViewBody"];
+            /** Calls */
+            calls: components["schemas"]["CallTokensBody"][];
+            request: components["schemas"]["RebuiltRequestBody"] | null;
+        };
+        /**
          * RunError
          * @description The run ended without a whole answer; what had come is in the ``message`` event before this one.
+         *
+         *     ``details``: the figures behind it, where there are any.
          */
         RunError: {
             /** Code */
@@ -889,6 +1224,13 @@ export interface components {
              * @default false
              */
             stalled: boolean;
+            /**
+             * Details
+             * @default null
+             */
+            details: {
+                [key: string]: unknown;
+            } | null;
         };
         RunEvent: components["schemas"]["EventRunStarted"] | components["schemas"]["EventStatus"] | components["schemas"]["EventContextReport"] | components["schemas"]["EventDelta"] | components["schemas"]["EventThinking"] | components["schemas"]["EventMessageStored"] | components["schemas"]["EventDone"] | components["schemas"]["EventRunError"] | components["schemas"]["EventClose"];
         /**
@@ -932,6 +1274,31 @@ export interface components {
             model: string;
             /** Epoch */
             epoch: string;
+        };
+        /**
+         * SegmentBody
+         * @description A digest segment: what stands for the messages of its range. ``level``: 0 for a leaf, higher for merged ones.
+         *
+         *     ``text`` is null when the segment is gone, or stands for a message that was deleted since.
+         */
+        SegmentBody: {
+            /** From Seq */
+            from_seq: number;
+            /** Through Seq */
+            through_seq: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "model" | "mechanical";
+            /** Level */
+            level: number;
+            /** Tokens */
+            tokens: number | null;
+            /** Identifiers */
+            identifiers: string[];
+            /** Text */
+            text: string | null;
         };
         /**
          * SendCommand
@@ -1225,6 +1592,39 @@ export interface components {
             /** Display Name */
             display_name: string;
         };
+        /**
+         * ViewBody
+         * @description Everything that one model call is made of. ``first_seq``, ``through_seq``: of the history in view.
+         *
+         *     ``blocks`` stand before the history, ``tail`` (what recall brought back, empty for nothing) directly before the
+         *     question; ``tail`` is null when it quotes a message that was deleted since. ``excerpt``: characters that each tool
+         *     result of the turn was limited to. ``repaired``: why the history had to be cut by rule, null when it did not.
+         */
+        ViewBody: {
+            /** Model */
+            model: string;
+            /** Question Seq */
+            question_seq: number;
+            /** First Seq */
+            first_seq: number;
+            /** Through Seq */
+            through_seq: number;
+            allocation: components["schemas"]["AllocationBody"];
+            epoch: components["schemas"]["EpochBody"];
+            /** Blocks */
+            blocks: components["schemas"]["FrozenBlockBody"][];
+            /** Segments */
+            segments: components["schemas"]["SegmentBody"][];
+            /** Recalled */
+            recalled: components["schemas"]["RecalledBody"][];
+            /** Tail */
+            tail: string | null;
+            /** Excerpt */
+            excerpt: number | null;
+            /** Repaired */
+            repaired: string | null;
+            fates: components["schemas"]["FatesBody"];
+        };
     };
     responses: never;
     parameters: never;
@@ -1233,12 +1633,17 @@ export interface components {
     pathItems: never;
 }
 export type Accepted = components['schemas']['Accepted'];
+export type AllocationBody = components['schemas']['AllocationBody'];
+export type AllocationRowBody = components['schemas']['AllocationRowBody'];
 export type AttachCommand = components['schemas']['AttachCommand'];
 export type Attached = components['schemas']['Attached'];
 export type BlockGrant = components['schemas']['BlockGrant'];
+export type CallTokensBody = components['schemas']['CallTokensBody'];
 export type ClientCommand = components['schemas']['ClientCommand'];
 export type Close = components['schemas']['Close'];
 export type ComponentBody = components['schemas']['ComponentBody'];
+export type ContextDraftIn = components['schemas']['ContextDraftIn'];
+export type ContextPreviewBody = components['schemas']['ContextPreviewBody'];
 export type ContextReport = components['schemas']['ContextReport'];
 export type ContextUse = components['schemas']['ContextUse'];
 export type ConversationBody = components['schemas']['ConversationBody'];
@@ -1247,6 +1652,7 @@ export type ConversationPage = components['schemas']['ConversationPage'];
 export type ConversationPatch = components['schemas']['ConversationPatch'];
 export type Delta = components['schemas']['Delta'];
 export type Done = components['schemas']['Done'];
+export type EpochBody = components['schemas']['EpochBody'];
 export type ErrorBody = components['schemas']['ErrorBody'];
 export type EventClose = components['schemas']['EventClose'];
 export type EventContextReport = components['schemas']['EventContextReport'];
@@ -1257,6 +1663,9 @@ export type EventRunError = components['schemas']['EventRunError'];
 export type EventRunStarted = components['schemas']['EventRunStarted'];
 export type EventStatus = components['schemas']['EventStatus'];
 export type EventThinking = components['schemas']['EventThinking'];
+export type FateRangeBody = components['schemas']['FateRangeBody'];
+export type FatesBody = components['schemas']['FatesBody'];
+export type FrozenBlockBody = components['schemas']['FrozenBlockBody'];
 export type HealthBody = components['schemas']['HealthBody'];
 export type Live = components['schemas']['Live'];
 export type MessageBody = components['schemas']['MessageBody'];
@@ -1266,14 +1675,18 @@ export type PartialBody = components['schemas']['PartialBody'];
 export type PingCommand = components['schemas']['PingCommand'];
 export type Pong = components['schemas']['Pong'];
 export type Problem = components['schemas']['Problem'];
+export type RebuiltRequestBody = components['schemas']['RebuiltRequestBody'];
+export type RecalledBody = components['schemas']['RecalledBody'];
 export type Refused = components['schemas']['Refused'];
 export type Reset = components['schemas']['Reset'];
 export type RunBody = components['schemas']['RunBody'];
+export type RunContextBody = components['schemas']['RunContextBody'];
 export type RunError = components['schemas']['RunError'];
 export type RunEvent = components['schemas']['RunEvent'];
 export type RunMissing = components['schemas']['RunMissing'];
 export type RunPage = components['schemas']['RunPage'];
 export type RunStarted = components['schemas']['RunStarted'];
+export type SegmentBody = components['schemas']['SegmentBody'];
 export type SendCommand = components['schemas']['SendCommand'];
 export type ServerFrame = components['schemas']['ServerFrame'];
 export type SessionBody = components['schemas']['SessionBody'];
@@ -1294,6 +1707,7 @@ export type TurnIn = components['schemas']['TurnIn'];
 export type TurnResultBody = components['schemas']['TurnResultBody'];
 export type UsageBody = components['schemas']['UsageBody'];
 export type UserBody = components['schemas']['UserBody'];
+export type ViewBody = components['schemas']['ViewBody'];
 export type $defs = Record<string, never>;
 export interface operations {
     session_read: {
@@ -1772,6 +2186,149 @@ export interface operations {
             };
         };
     };
+    context_preview: {
+        parameters: {
+            query?: {
+                from_seq?: number | null;
+                message?: string;
+                request?: boolean;
+                through_seq?: number | null;
+            };
+            header?: never;
+            path: {
+                conversation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContextPreviewBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    context_preview_draft: {
+        parameters: {
+            query?: {
+                from_seq?: number | null;
+                request?: boolean;
+                through_seq?: number | null;
+            };
+            header?: never;
+            path: {
+                conversation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ContextDraftIn"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ContextPreviewBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     messages_list: {
         parameters: {
             query?: {
@@ -1968,6 +2525,57 @@ export interface operations {
             };
         };
     };
+    metrics_read: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     ready_read: {
         parameters: {
             query?: never;
@@ -2087,6 +2695,71 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run_context: {
+        parameters: {
+            query?: {
+                from_seq?: number | null;
+                request?: boolean;
+                through_seq?: number | null;
+            };
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunContextBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -19,6 +19,7 @@ from conversations.services.submit import turn_submit
 pytestmark = pytest.mark.django_db
 
 BODIES = {
+    "context_preview_draft": {"message": "hello"},
     "conversation_rename": {"title": "taken over"},
     "turn_submit": {"content": "hello"},
 }
@@ -56,10 +57,13 @@ def _state() -> tuple:
 
 def test_the_schema_names_the_operations_this_is_about():
     assert sorted(operation for _, _, operation in OPERATIONS) == [
+        "context_preview",
+        "context_preview_draft",
         "conversation_delete",
         "conversation_read",
         "conversation_rename",
         "messages_list",
+        "run_context",
         "run_events",
         "run_read",
         "run_stop",
