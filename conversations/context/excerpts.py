@@ -132,7 +132,7 @@ def _pick_segments(segments: Sequence[str], terms: Collection[str], room: int) -
     characters."""
     # Nearly every form of a word has its lexeme in it letter by letter, but for the last one ("story", "stories").
     stems = {term[:-1] if len(term) > 4 else term for term in terms}
-    hits = [_count_stems(segment, stems) for segment in segments]
+    hits = _count_stems(segments, stems)
     order = sorted((at for at, hit in enumerate(hits) if hit), key=lambda at: (-hits[at], at)) or [0]
     picked: set[int] = set()
     left = room
@@ -153,9 +153,13 @@ def _pick_segments(segments: Sequence[str], terms: Collection[str], room: int) -
     return picked
 
 
-def _count_stems(segment: str, stems: Collection[str]) -> int:
-    folded = fold_text(segment)
-    return sum(stem in folded for stem in stems)
+def _count_stems(segments: Sequence[str], stems: Collection[str]) -> list[int]:
+    """How many of the stems each segment has."""
+    joined = "\n".join(segments)
+    # Folding ASCII is lowering it, which keeps every place where it is.
+    folded = joined.lower().split("\n") if joined.isascii() and "\n" not in "".join(segments) else None
+    texts = folded if folded is not None else [fold_text(segment) for segment in segments]
+    return [len([stem for stem in stems if stem in text]) for text in texts]
 
 
 def _join(segments: Sequence[str], picked: set[int]) -> str:

@@ -15,6 +15,9 @@ from conversations.context.types import PreviousCall, Snapshot
 
 Fate = Literal["verbatim", "shortened", "recalled", "in_ledger", "in_segment", "reachable", "left_out"]
 
+# What :func:`previous_call` reads of a record, so that no more has to be fetched.
+PREVIOUS_FIELDS = ("epoch", "through_seq", "question_seq", "tail")
+
 
 @dataclass(frozen=True, slots=True)
 class Fates:
@@ -58,8 +61,10 @@ def record_view(*, view: View, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def previous_call(record: Mapping[str, Any]) -> PreviousCall:
-    """What the next request's cached share depends on. Raises ``KeyError`` for a record of another shape."""
+def previous_call(record: Mapping[str, Any]) -> PreviousCall | None:
+    """What the next request's cached share depends on; None for a record of an older shape, which predicts nothing."""
+    if any(record.get(name) is None for name in PREVIOUS_FIELDS):
+        return None
     return PreviousCall(
         epoch=record["epoch"],
         through_seq=record["through_seq"],

@@ -17,6 +17,9 @@ CREATE FUNCTION agentx_word_keys(conversation uuid, words tsvector) RETURNS bigi
           FROM unnest(tsvector_to_array(words)) AS lexeme $$;
 CREATE INDEX message_entry_keys ON conversations_messageentry
     USING gin (agentx_word_keys(conversation_id, words)) WITH (fastupdate = off);
+-- Every search looks into the same words once for each of its terms: they must neither be fetched nor unpacked each time.
+ALTER TABLE conversations_messageentry ALTER COLUMN words SET STORAGE EXTERNAL;
+ALTER TABLE conversations_messageentry SET (toast_tuple_target = 8160);
 """
 
 REVERSE = """

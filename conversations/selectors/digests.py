@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -37,10 +38,20 @@ def segments_read(*, conversation_id: UUID) -> tuple[Segment, ...]:
 
 
 def epoch_read(*, conversation_id: UUID, number: int) -> EpochState:
-    """The state of one epoch; the empty state for number 0. Raises ``ContextEpoch.DoesNotExist``."""
+    """The state of one epoch; the empty state for number 0. Raises ``ContextEpoch.DoesNotExist``.
+
+    Without its evidence, which only the next epoch needs (see :func:`with_evidence`).
+    """
     if number == 0:
         return EpochState()
-    return epoch_state(ContextEpoch.objects.get(conversation_id=conversation_id, number=number))
+    rows = ContextEpoch.objects.defer("segments", "evidence")
+    return epoch_state(rows.get(conversation_id=conversation_id, number=number))
+
+
+def with_evidence(state: EpochState, *, conversation_id: UUID) -> EpochState:
+    """The state with the evidence as it stood at its cut, for the epoch that folds on from there. One query."""
+    rows = ContextEpoch.objects.filter(conversation_id=conversation_id, number=state.number)
+    return replace(state, evidence=_evidence(rows.values_list("evidence", flat=True).first()))
 
 
 def epoch_state(row: ContextEpoch) -> EpochState:
@@ -55,7 +66,6 @@ def epoch_state(row: ContextEpoch) -> EpochState:
         revision=row.revision,
         model=row.model,
         fingerprint=row.fingerprint,
-        evidence=_evidence(row.evidence),
         blocks=tuple(FrozenBlock(**{**block, "seqs": tuple(block["seqs"])}) for block in row.blocks),
     )
 

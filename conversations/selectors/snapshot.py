@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from django.db.models import QuerySet
 from agentx.llm.tokens import TokenCounter, default_counter
 from conversations.context.budget import derive_budget, derive_reserves
 from conversations.context.prompt import BASE_PROMPT
-from conversations.context.record import previous_call
+from conversations.context.record import PREVIOUS_FIELDS, previous_call
 from conversations.context.segments import covered_through
 from conversations.context.stored import as_chat_message, parts_from_json, tool_calls_from_json
 from conversations.context.types import (
@@ -23,7 +24,7 @@ from conversations.context.types import (
     Snapshot,
     TranscriptMessage,
 )
-from conversations.models import Conversation, Message, Run
+from conversations.models import Conversation, Message
 from conversations.selectors.digests import epoch_read, segments_read
 from conversations.selectors.model_profiles import (
     budget_rules,
@@ -32,6 +33,7 @@ from conversations.selectors.model_profiles import (
     planned_window,
 )
 from conversations.selectors.search import search_passages
+from conversations.selectors.snapshot_rows import MessageRow, history_rows, previous_record, run_row
 
 log = structlog.get_logger(__name__)
 
@@ -39,11 +41,6 @@ log = structlog.get_logger(__name__)
 MAX_ROWS = 400
 # Rows whose stored tokens add up to this many budgets are loaded at most: what settles is shortened before it is counted.
 MOST_BUDGETS = 4
-# What a message is read for.
-_COLUMNS = (
-    *("id", "seq", "turn", "role", "content", "parts", "tool_calls", "tool_call_id", "artifact", "metadata"),
-    *("chain_hash", "token_count", "tokenizer"),
-)
 
 
 def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapshot:
@@ -51,13 +48,21 @@ def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapsh
 
     ``reported_window``: tokens the provider says its model takes, when it was asked.
     """
-    run = Run.objects.select_related("user_message", "conversation").get(pk=run_id)
+    run = run_row(run_id=run_id)
+    conversation = Conversation(
+        id=run.conversation_id,
+        epoch=run.epoch,
+        revision=run.revision,
+        calibration=run.calibration,
+        calibration_calls=run.calibration_calls,
+        calibration_model=run.calibration_model,
+    )
     return conversation_snapshot(
-        conversation=run.conversation,
-        question=transcript_message(run.user_message),
+        conversation=conversation,
+        question=transcript_message(run.question),
         model=run.model,
         reported_window=reported_window,
-        before_run=run,
+        before=run.created_at,
     )
 
 
@@ -67,9 +72,12 @@ def conversation_snapshot(
     question: TranscriptMessage,
     model: str,
     reported_window: int | None = None,
-    before_run: Run | None = None,
+    before: datetime | None = None,
 ) -> Snapshot:
-    """The snapshot for a question that may not be stored yet, whose seq is then the next one."""
+    """The snapshot for a question that may not be stored yet, whose seq is then the next one.
+
+    ``before``: when the question's run was created; the last call before it is what a provider has cached.
+    """
     known = model_read(model=model, reported_window=reported_window)
     profile, rules = known.profile, budget_rules(known.profile)
     epoch = epoch_read(conversation_id=conversation.pk, number=conversation.epoch)
@@ -95,7 +103,7 @@ def conversation_snapshot(
         unloaded=unloaded,
         revision=conversation.revision,
         epoch=epoch,
-        previous=_previous_call(conversation.pk, before_run),
+        previous=_previous_call(conversation.pk, before),
     )
     return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
 
@@ -126,11 +134,8 @@ def live_messages(*, conversation_id: UUID) -> QuerySet[Message]:
     return Message.objects.filter(conversation_id=conversation_id, superseded_at=None, deleted_at=None)
 
 
-def transcript_message(row: Message) -> TranscriptMessage:
-    """A stored message as the engine sees it, counted anew where its count is another tokenizer's.
-
-    ``row``: the model instance, or a named tuple of the columns that are read here.
-    """
+def transcript_message(row: Message | MessageRow) -> TranscriptMessage:
+    """A stored message as the engine sees it, counted anew where its count is another tokenizer's."""
     message = TranscriptMessage(
         id=row.id,
         seq=row.seq,
@@ -164,29 +169,20 @@ def _history_read(
     conversation_id: UUID, epoch: EpochState, question_seq: int, most_tokens: int
 ) -> tuple[tuple[TranscriptMessage, ...], bool]:
     """The newest live messages after the cut, oldest first, and whether older ones had to stay unloaded."""
-    rows = live_messages(conversation_id=conversation_id).filter(seq__gt=epoch.cut_seq, seq__lt=question_seq)
-    sizes = list(rows.order_by("-seq").values_list("seq", "token_count")[: MAX_ROWS + 1])
-    first, tokens = question_seq, 0
-    for index, (seq, count) in enumerate(sizes):
-        if index == MAX_ROWS or (tokens and tokens + count > most_tokens):
-            break
-        first, tokens = seq, tokens + count
-    unloaded = bool(sizes) and sizes[-1][0] < first
-    kept = rows.filter(seq__gte=first).order_by("seq")
-    # Model instances would take three times as long as the columns alone: 8 ms against 3 for a hundred messages.
-    loaded = [transcript_message(row) for row in kept.values_list(*_COLUMNS, named=True)]
+    rows, unloaded = history_rows(
+        conversation_id=conversation_id,
+        after_seq=epoch.cut_seq,
+        before_seq=question_seq,
+        most_rows=MAX_ROWS,
+        most_tokens=most_tokens,
+    )
+    loaded = [transcript_message(row) for row in rows]
     if unloaded:  # the fragment of a turn whose beginning was not loaded belongs to what was not loaded
         whole = next((index for index, item in enumerate(loaded) if item.role == "user"), 0)
         loaded = loaded[whole:]
     return tuple(loaded), unloaded
 
 
-def _previous_call(conversation_id: UUID, before: Run | None) -> PreviousCall | None:
-    runs = Run.objects.filter(conversation_id=conversation_id, view__isnull=False)
-    if before is not None:
-        runs = runs.filter(created_at__lt=before.created_at)
-    record = runs.order_by("-created_at").values_list("view", flat=True).first()
-    try:
-        return None if record is None else previous_call(record)
-    except (KeyError, TypeError):
-        return None  # a record of an older shape: only the prediction is lost
+def _previous_call(conversation_id: UUID, before: datetime | None) -> PreviousCall | None:
+    record = previous_record(conversation_id=conversation_id, before=before, fields=PREVIOUS_FIELDS)
+    return None if record is None else previous_call(record)

@@ -23,7 +23,7 @@ from conversations.context.forms import shape_messages
 from conversations.context.segments import Segment
 from conversations.context.types import EpochState, Snapshot
 from conversations.models import CompactionDigest, ContextEpoch, Conversation
-from conversations.selectors.digests import evidence_json, segments_read
+from conversations.selectors.digests import evidence_json, segments_read, with_evidence
 from conversations.selectors.snapshot import view_counter
 from conversations.services.evidence import evidence_catch_up_bounded, evidence_read
 from conversations.services.index import entries_ensure
@@ -43,6 +43,8 @@ def epoch_advance(
     reason: CompactionDigest.Reason = CompactionDigest.Reason.JIT,
 ) -> EpochState:
     """Store the epoch that ``plan`` asks for and return its state. Raises ``EpochMoved`` and stores nothing then."""
+    before = with_evidence(snapshot.epoch, conversation_id=conversation_id)
+    snapshot = replace(snapshot, epoch=before)
     evidence = _stored_evidence(conversation_id, snapshot) if plan.cut_seq else None
     if plan.evicted:
         entries_ensure(conversation_id=conversation_id, through_seq=plan.cut_seq)

@@ -28,8 +28,11 @@ def entries_catch_up(*, conversation_id: UUID) -> int:
 
 
 def entries_ensure(*, conversation_id: UUID, through_seq: int) -> None:
-    """The same up to ``through_seq``: before a cut moves there, what leaves the view must be found by search."""
-    _index(conversation_id, through_seq=through_seq)
+    """The same up to ``through_seq``, one batch of it: before a cut moves there, what leaves the view must be found.
+
+    This stands in a turn's way, so a conversation that came in whole is left to the task that follows the turn.
+    """
+    _index(conversation_id, through_seq=through_seq, most=BATCH)
 
 
 def entries_forget(*, conversation_id: UUID, seqs: Collection[int]) -> None:
@@ -37,7 +40,7 @@ def entries_forget(*, conversation_id: UUID, seqs: Collection[int]) -> None:
     MessageEntry.objects.filter(conversation=conversation_id, seq__in=list(seqs)).delete()
 
 
-def _index(conversation_id: UUID, *, through_seq: int | None) -> int:
+def _index(conversation_id: UUID, *, through_seq: int | None, most: int | None = None) -> int:
     newest = MessageEntry.objects.filter(conversation=conversation_id).aggregate(newest=Max("seq"))["newest"]
     after, done = newest or 0, 0
     while rows := _messages_after(conversation_id, after=after, through_seq=through_seq):
@@ -49,6 +52,8 @@ def _index(conversation_id: UUID, *, through_seq: int | None) -> int:
             return done  # deleted meanwhile, and its messages with it
         _forget_withdrawn(conversation_id, rows)
         after, done = rows[-1].seq, done + len(rows)
+        if most is not None and done >= most:
+            break
     return done
 
 

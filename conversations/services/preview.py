@@ -21,7 +21,7 @@ from conversations.context.record import record_view
 from conversations.context.types import DoesNotFitError, EpochReason, Snapshot, TranscriptMessage
 from conversations.models import ContextEpoch, Conversation, Run
 from conversations.selectors import access
-from conversations.selectors.digests import segments_read
+from conversations.selectors.digests import segments_read, with_evidence
 from conversations.selectors.explain import epoch_segments, fates_body, segment_body, view_body
 from conversations.selectors.model_profiles import planned_window, profile_read
 from conversations.selectors.rebuild import dump_request
@@ -109,6 +109,8 @@ def _plan(conversation: Conversation, snapshot: Snapshot, withdrawn: Withdrawn) 
         view = assemble_view(snapshot=snapshot, counter=counter)
         segments = epoch_segments(epoch=row, withdrawn=withdrawn)
         return _NextView(view, snapshot, segments, change=None, began_at=row.created_at)
+    before = with_evidence(snapshot.epoch, conversation_id=conversation.pk)
+    snapshot = replace(snapshot, epoch=before)
     draft = begin_epoch(
         snapshot=snapshot,
         plan=plan,

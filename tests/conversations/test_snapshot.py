@@ -44,7 +44,7 @@ def test_inv_10_a_snapshot_takes_the_same_queries_and_bounded_rows(
     conversation = _filled(user.pk, count)
     run = turn_submit(user_id=user.pk, conversation_id=conversation.pk, content="and now?").run
 
-    with django_assert_num_queries(5):  # run, model, sizes, rows, the previous run
+    with django_assert_num_queries(4):  # run, model, history, the previous run
         snapshot = snapshot_load(run_id=run.id)
 
     assert len(snapshot.history) == min(count, MAX_ROWS)

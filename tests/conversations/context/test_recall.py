@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,7 +242,7 @@ def test_repetition_counts_and_length_counts_against():
     ranked, _ = _rank(_matches(once, 0, 0, often, 0, 0), terms=1)
     assert ranked[0].seq == 4
 
-    long = [replace(match, length=100 if match.seq == 1 else 5) for match in _matches(once, 0, 0, once, 0, 0)]
+    long = [match._replace(length=100 if match.seq == 1 else 5) for match in _matches(once, 0, 0, once, 0, 0)]
     ranked, _ = _rank(long, terms=1)
     assert ranked[0].seq == 4
 
@@ -252,7 +250,7 @@ def test_repetition_counts_and_length_counts_against():
 def test_closeness_decides_between_equal_words_and_finds_what_has_none():
     matches = _matches(0b01, 0, 0, 0b01, 0, 0, 0, 0)
     near = {4: 0.9, 7: 0.8}
-    matches = [replace(match, closeness=near.get(match.seq, 0.0)) for match in matches]
+    matches = [match._replace(closeness=near.get(match.seq, 0.0)) for match in matches]
 
     ranked, _ = _rank(matches, terms=1, options=RecallOptions(vector_weight=0.4))
 
@@ -261,7 +259,7 @@ def test_closeness_decides_between_equal_words_and_finds_what_has_none():
 
 
 def test_what_the_search_excludes_is_not_ranked_but_stands_beside_others():
-    matches = [replace(match, wanted=match.seq != 2) for match in _matches(0, 0b01, 0, 0, 0)]
+    matches = [match._replace(wanted=match.seq != 2) for match in _matches(0, 0b01, 0, 0, 0)]
 
     ranked, _ = _rank(matches, terms=1)
 
