@@ -295,7 +295,7 @@ def _read_messages(conversation_id: UUID, seqs: set[int]) -> dict[int, dict[str,
             " WHERE conversation_id = %s AND seq = ANY(%s) AND superseded_at IS NULL AND deleted_at IS NULL",
             [_CONTENT_CHARACTERS, conversation_id, sorted(seqs)],
         )
-        names = [column.name for column in cursor.description]
+        names = ("seq", "turn", "role", "created_at", "text")
         return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
 
 

@@ -17,8 +17,8 @@ from tests.benchmarks.material.bundled import BundledTurn, breaks, cached_share,
 from tests.stack import running_stack
 
 TURNS = 60
-PROMPT_TOKENS = 1_600
-ANSWER_TOKENS = 24
+PROMPT_TOKENS = 2_400
+ANSWER_TOKENS = 64
 
 
 def run() -> list[Figure]:

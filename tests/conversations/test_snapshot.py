@@ -70,7 +70,9 @@ def test_a_turn_starts_with_the_same_queries_however_long_the_conversation(
     settings.CONTEXT_WINDOW_TOKENS = 32_768
     conversation = _filled(user.pk, count)
 
-    with django_assert_num_queries(9):  # savepoint, lock, active run, queue, model, message, run, counters, release
+    with django_assert_num_queries(
+        9
+    ):  # savepoint, lock, active run, queue, model, message, run, counters, release
         accepted = turn_submit(user_id=user.pk, conversation_id=conversation.pk, content="and now?")
 
     run_cancel(user_id=user.pk, run_id=accepted.run.id)

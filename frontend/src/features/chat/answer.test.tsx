@@ -116,7 +116,13 @@ test("durations are short", () => {
 });
 
 test("C12: a failure that happens now is an alert; one from before is not read out again", () => {
-  const error = { code: "x", message: "The key was rejected", retryable: false, stalled: false, details: null };
+  const error = {
+    code: "x",
+    message: "The key was rejected",
+    retryable: false,
+    stalled: false,
+    details: null,
+  };
   const failure = { runId: "r", status: "failed" as const, error, seen: true };
   const row = { ...LIVE_ROW, live: false, failure };
 
