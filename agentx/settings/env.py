@@ -153,7 +153,7 @@ VARIABLES: tuple[Variable, ...] = (
         "CONTEXT_RECALL_MAX_TOKENS",
         "int",
         None,
-        "Most tokens of old passages brought back for a question; 0 is none. Unset: 1000, or 400 on the bundled model.",
+        "Most tokens of old passages brought back for a question; 0: the share alone decides. Unset: 1000, or 400 on the bundled model.",
         minimum=0,
     ),
     Variable(

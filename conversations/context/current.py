@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from agentx.llm.messages import AssistantMessage
 from conversations.context.exchanges import keep_whole_exchanges
-from conversations.context.forms import RESULT_CHARACTERS, Shaped, cap_text, shape_first_sent
+from conversations.context.forms import RESULT_CHARACTERS, Shaped, shape_first_sent
 from conversations.context.tool_results import ResultDoesNotFit
 from conversations.context.types import TokenCounter, TranscriptMessage
 
@@ -21,13 +20,19 @@ class Current:
     excerpt: int | None
 
 
-def fit_current(*, messages: Sequence[TranscriptMessage], room: int, counter: TokenCounter) -> Current | None:
+def fit_current(
+    *,
+    messages: Sequence[TranscriptMessage],
+    room: int,
+    counter: TokenCounter,
+    used_ids: Collection[str] = (),
+) -> Current | None:
     """The current turn within ``room`` tokens, or None when even its indispensable parts are larger.
 
-    ``messages`` begin with the question. All results share one limit, the largest that fits, found by binary search
+    ``messages`` begin with the question; ``used_ids`` are those of calls in the history before it. All results share one limit, the largest that fits, found by binary search
     from 12,000 characters down to 0. Every call keeps its id, its arguments and its result.
     """
-    whole = (messages[0], *keep_whole_exchanges(messages[1:]))
+    whole = (messages[0], *keep_whole_exchanges(messages[1:], used_ids=used_ids))
     first = _shape(whole, RESULT_CHARACTERS, counter)
     if first is not None and first.tokens <= room:
         return Current(first.shaped, first.tokens, None)
@@ -50,14 +55,7 @@ def fit_current(*, messages: Sequence[TranscriptMessage], room: int, counter: To
 def _shape(messages: Sequence[TranscriptMessage], limit: int, counter: TokenCounter) -> Current | None:
     """Every result at ``limit``, and prose between calls too; None when a result cannot be cut that short."""
     try:
-        shaped = tuple(_shape_one(message, limit, counter) for message in messages)
+        shaped = tuple(shape_first_sent(message, counter=counter, excerpt=limit) for message in messages)
     except ResultDoesNotFit:
         return None
     return Current(shaped, sum(item.tokens for item in shaped), limit)
-
-
-def _shape_one(message: TranscriptMessage, limit: int, counter: TokenCounter) -> Shaped:
-    if message.role == "assistant" and message.tool_calls and len(message.content) > limit:
-        value = AssistantMessage(content=cap_text(message.content, limit), tool_calls=message.tool_calls)
-        return Shaped(message, value, counter.count_message(value), "shortened")
-    return shape_first_sent(message, counter=counter, excerpt=limit)

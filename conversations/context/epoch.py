@@ -197,7 +197,7 @@ def begin_epoch(
     active, parents = merge_segments(segments=(*known, *leaves), max_tokens=most, counter=counter)
     standing = {segment.anchor for segment in active}
     covered = covered_through(active)
-    evidence = _evidence_at_cut(snapshot, plan, evidence, counter)
+    evidence, whole = _evidence_at_cut(snapshot, plan, evidence, counter)
     blocks: tuple[FrozenBlock, ...] = ()
     if plan.cut_seq:
         room = max(0, _room_with_cut(layout) + layout.reserves.slow - plan.tokens_after)
@@ -219,7 +219,7 @@ def begin_epoch(
         model=snapshot.model.name,
         fingerprint=current_fingerprint(snapshot),
         blocks=blocks,
-        evidence=evidence,
+        evidence=evidence if whole else None,
     )
     return EpochDraft(
         state=state,
@@ -251,14 +251,17 @@ def _freeze(
 
 def _evidence_at_cut(
     snapshot: Snapshot, plan: EpochPlan, stored: Evidence | None, counter: TokenCounter
-) -> Evidence:
-    """The evidence as it stood when the last message before the cut had been said.
+) -> tuple[Evidence, bool]:
+    """The evidence as it stood when the last message before the cut had been said, and whether nothing is missing in it.
 
     The stored ledger is ahead of the cut: in its buckets, what is still in view crowds out what is not. So each epoch
-    folds on from where the one before it stopped; where that is not possible, what the stored one has must do.
+    folds on from where the one before it stopped; where that is not possible, what the stored one has must do. When that
+    one lags, messages between it and the view are in neither, and no later epoch may fold on from there.
     """
-    base = snapshot.epoch.evidence
-    if base is None or snapshot.unloaded or snapshot.revision != snapshot.epoch.revision:
+    base, start = snapshot.epoch.evidence, snapshot.epoch.cut_seq
+    if snapshot.unloaded and snapshot.history:
+        start = snapshot.history[0].seq - 1
+    if base is None or snapshot.unloaded:
         base = stored or empty_evidence()
         reach = plan.cut_seq if snapshot.unloaded else snapshot.epoch.cut_seq
         base = replace(
@@ -269,7 +272,7 @@ def _evidence_at_cut(
             },
         )
     fresh = [message for message in plan.evicted if message.seq > base.cursor]
-    return fold_messages(evidence=base, messages=fresh, counter=counter)
+    return fold_messages(evidence=base, messages=fresh, counter=counter), base.cursor >= start
 
 
 def _leaves(

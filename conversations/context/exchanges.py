@@ -6,20 +6,24 @@ such request in the history would make every later turn fail. Nothing here looks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from conversations.context.types import TranscriptMessage
 
 
-def keep_whole_exchanges(messages: Sequence[TranscriptMessage]) -> tuple[TranscriptMessage, ...]:
+def keep_whole_exchanges(
+    messages: Sequence[TranscriptMessage], *, used_ids: Collection[str] = ()
+) -> tuple[TranscriptMessage, ...]:
     """The messages that may be sent, in an order that every provider accepts.
+
+    ``used_ids``: of calls that stand before them in the same request.
 
     Left out: calls that were not all answered, results without their call, second results of a call, and messages
     without any content. Results stand directly behind their call, in the order of the calls; ids are unique.
     """
     kept: list[TranscriptMessage] = []
-    used: set[str] = set()
+    used = set(used_ids)
     for turn in split_turns(messages):
         answers = _answers(turn)
         for message in turn:

@@ -26,7 +26,7 @@ from conversations.context.exchanges import split_turns
 from conversations.context.tool_results import ResultDoesNotFit, compact_tool_result
 from conversations.context.types import TokenCounter, TranscriptMessage
 
-# The most characters a message keeps once it has settled, and a tool result when it is first sent.
+# The most characters a message keeps once it has settled, and a tool result, or prose beside calls, when first sent.
 SETTLED_CHARACTERS = 4_000
 RESULT_CHARACTERS = 12_000
 # Arguments above this many characters are clipped to previews once their message has settled.
@@ -66,13 +66,18 @@ def _shape(message: TranscriptMessage, *, settled_seq: int, counter: TokenCounte
 def shape_first_sent(
     message: TranscriptMessage, *, counter: TokenCounter, excerpt: int | None = None
 ) -> Shaped:
-    """Whole, but for tool results, which have at most ``excerpt`` characters, or what their turn was sent with.
+    """Whole, but for tool results and prose beside calls: these have at most ``excerpt`` characters, or what their turn
+    was sent with.
 
     Raises ``ResultDoesNotFit`` when a result cannot be brought down to ``excerpt``.
     """
     limit = message.excerpt if excerpt is None else excerpt
+    limit = RESULT_CHARACTERS if limit is None else limit
     if message.role == "tool":
-        return _shape_result(message, RESULT_CHARACTERS if limit is None else limit, counter)
+        return _shape_result(message, limit, counter)
+    if message.tool_calls and len(message.content) > limit:
+        short = AssistantMessage(content=cap_text(message.content, limit), tool_calls=message.tool_calls)
+        return Shaped(message, short, counter.count_message(short), "shortened")
     if message.role == "user":
         value: ChatMessage = UserMessage(content=message.content, parts=message.parts)
     else:
@@ -90,7 +95,9 @@ def shape_settled(message: TranscriptMessage, *, counter: TokenCounter) -> Shape
         value: ChatMessage = UserMessage(content=content, parts=parts)
         same = content == message.content and parts == message.parts
     else:
-        content = cap_text(message.content, SETTLED_CHARACTERS)
+        first = message.excerpt if message.tool_calls else None
+        limit = SETTLED_CHARACTERS if first is None else min(SETTLED_CHARACTERS, first)
+        content = cap_text(message.content, limit)
         calls = tuple(clip_arguments(call) for call in message.tool_calls)
         value = AssistantMessage(content=content, tool_calls=calls)
         same = content == message.content and calls == message.tool_calls

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from agentx.llm.messages import SystemMessage
 from conversations.context.budget import Budget, Reserves, derive_budget, derive_reserves
 from conversations.context.current import Current, fit_current
+from conversations.context.exchanges import keep_whole_exchanges
+from conversations.context.forms import shape_first_sent
 from conversations.context.types import DoesNotFitError, Snapshot, TokenCounter
 
 # What the message that opens the history, and the one with the volatile tail, cost beyond their blocks: label,
@@ -72,10 +75,10 @@ def lay_out(*, snapshot: Snapshot, counter: TokenCounter) -> Layout:
 
 def _fit(snapshot: Snapshot, room: int, continuity: int, counter: TokenCounter) -> Current | None:
     """The current turn with continuity kept where that is possible, else in all the room there is."""
-    kept = fit_current(messages=snapshot.current, room=room - continuity, counter=counter)
-    if kept is None and continuity:
-        kept = fit_current(messages=snapshot.current, room=room, counter=counter)
-    return kept
+    used = {call.id for message in keep_whole_exchanges(snapshot.history) for call in message.tool_calls}
+    fit = partial(fit_current, messages=snapshot.current, counter=counter, used_ids=used)
+    kept = fit(room=room - continuity)
+    return fit(room=room) if kept is None and continuity else kept
 
 
 def _does_not_fit(
@@ -85,7 +88,7 @@ def _does_not_fit(
     if tools:
         needs["tools"] = tools
     smallest = [message for message in snapshot.current if message.role != "tool"]
-    needs["question"] = snapshot.question.tokens
+    needs["question"] = shape_first_sent(snapshot.question, counter=counter).tokens
     calls = sum(message.tokens for message in smallest[1:])
     results = sum(message.tokens for message in snapshot.current if message.role == "tool")
     if calls:

@@ -34,14 +34,15 @@ class Fates:
 
 
 def record_view(*, view: View, snapshot: Snapshot) -> dict[str, Any]:
-    """The JSON kept on the run."""
+    """The JSON kept on the run. ``covered_seq``: 0 where the digest had no room in this view."""
+    digested = any(block.key == "digest" and block.content for block in snapshot.epoch.blocks)
     return {
         "epoch": snapshot.epoch.number,
         "epoch_reason": snapshot.epoch.reason,
         "model": snapshot.model.name,
         "strict_roles": snapshot.model.strict_roles,
         "cut_seq": snapshot.epoch.cut_seq,
-        "covered_seq": snapshot.epoch.covered_seq,
+        "covered_seq": snapshot.epoch.covered_seq if digested else 0,
         "settled_seq": snapshot.epoch.settled_seq,
         "first_seq": view.allocation.first_seq,
         "through_seq": view.history[-1].message.seq if view.history else snapshot.epoch.cut_seq,

@@ -82,7 +82,7 @@ class EpochState:
 
     ``cut_seq``: messages up to it have left the view. ``covered_seq``: digest segments are gapless from the first
     message to here. ``settled_seq``: messages up to it are sent in their shortened form. ``revision``: of the live
-    transcript. ``fingerprint``: of model, system text and tools. ``evidence``: the ledger as it stood at the cut.
+    transcript. ``fingerprint``: of model, system text and tools. ``evidence``: the ledger as it stood at the cut; None where that is not known.
     """
 
     number: int = 0

@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='conversation',
             name='compactions',
-            field=models.IntegerField(default=0),
+            field=models.IntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='conversation',
@@ -24,22 +24,22 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='conversation',
             name='cut_seq',
-            field=models.IntegerField(default=0),
+            field=models.IntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='conversation',
             name='epoch',
-            field=models.IntegerField(default=0),
+            field=models.IntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='conversation',
             name='revision',
-            field=models.IntegerField(default=0),
+            field=models.IntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='conversation',
             name='settled_seq',
-            field=models.IntegerField(default=0),
+            field=models.IntegerField(db_default=0, default=0),
         ),
         migrations.AddField(
             model_name='modelcall',

@@ -6,10 +6,15 @@ from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
+import structlog
+
 from conversations.context.evidence import Evidence, buckets_from_json, buckets_to_json
 from conversations.context.segments import Segment
 from conversations.context.types import EpochState, FrozenBlock
 from conversations.models import CompactionDigest, ContextEpoch
+from conversations.selectors.snapshot_rows import epoch_row
+
+log = structlog.get_logger(__name__)
 
 
 def segments_read(*, conversation_id: UUID) -> tuple[Segment, ...]:
@@ -44,14 +49,28 @@ def epoch_read(*, conversation_id: UUID, number: int) -> EpochState:
     """
     if number == 0:
         return EpochState()
-    rows = ContextEpoch.objects.defer("segments", "evidence")
-    return epoch_state(rows.get(conversation_id=conversation_id, number=number))
+    return epoch_state(epoch_row(conversation_id=conversation_id, number=number))
 
 
 def with_evidence(state: EpochState, *, conversation_id: UUID) -> EpochState:
-    """The state with the evidence as it stood at its cut, for the epoch that folds on from there. One query."""
-    rows = ContextEpoch.objects.filter(conversation_id=conversation_id, number=state.number)
-    return replace(state, evidence=_evidence(rows.values_list("evidence", flat=True).first()))
+    """The state with the evidence as it stood at its cut, for the epoch that folds on from there. One query.
+
+    Without any where an edit has moved the state's cut back, or where what is stored cannot be read: the ledger must do.
+    """
+    rows = ContextEpoch.objects.filter(
+        conversation_id=conversation_id, number=state.number, cut_seq=state.cut_seq
+    )
+    try:
+        evidence = _evidence(rows.values_list("evidence", flat=True).first())
+    except (ValueError, KeyError, TypeError) as error:
+        log.error(
+            "epoch_evidence_damaged",
+            conversation_id=str(conversation_id),
+            epoch=state.number,
+            error=type(error).__name__,
+        )
+        evidence = None
+    return replace(state, evidence=evidence)
 
 
 def epoch_state(row: ContextEpoch) -> EpochState:

@@ -12,6 +12,7 @@ from agentx.llm.facts import ModelProfile, ProfileOverride, PromptCaching
 from agentx.llm.profiles import resolve_profile
 from conversations.context.budget import BudgetRules
 from conversations.models import Conversation, ModelRecord
+from conversations.selectors.snapshot_rows import model_row
 
 # A prompt beyond this makes a person wait on hardware of their own.
 LOCAL_PROMPT_TOKENS = 16_000
@@ -33,7 +34,7 @@ def model_read(*, model: str, reported_window: int | None) -> KnownModel:
 
     ``reported_window``: tokens a llama.cpp server says it gives; None for other servers.
     """
-    row = ModelRecord.objects.filter(model_id=model).first()
+    row = model_row(model=model)
     if row is None:
         profile = resolve_profile(model=model, override=None, reported=reported_window, learned=None)
         return KnownModel(profile)

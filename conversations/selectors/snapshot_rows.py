@@ -11,12 +11,22 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from conversations.models import Run
+from conversations.models import ContextEpoch, ModelRecord, Run
 
 _MESSAGE = (
     *("id", "seq", "turn", "role", "content", "parts", "tool_calls", "tool_call_id", "artifact", "metadata"),
     *("chain_hash", "token_count", "tokenizer"),
 )
+_EPOCH = (
+    *("number", "reason", "cut_seq", "cut_message_id", "covered_seq", "settled_seq", "revision"),
+    *("model", "fingerprint", "blocks"),
+)
+_MODEL = (
+    *("model_id", "max_input_tokens", "max_output_tokens", "prompt_caching", "strict_roles", "vision"),
+    *("tools", "image_tokens", "learned_window", "calibration", "calibration_calls"),
+)
+# Tokens in the 12,000 characters that are sent of a result at most, in English.
+RESULT_TOKENS = 3_000
 _JSON = ("parts", "tool_calls", "artifact", "metadata")
 
 
@@ -74,7 +84,8 @@ def history_rows(
 ) -> tuple[list[MessageRow], bool]:
     """The newest live messages of a range, oldest first, and whether the bounds left older ones unread.
 
-    At most ``most_rows``, and no more than have ``most_tokens`` together, but always the newest. The long columns are
+    At most ``most_rows``, and no more than have ``most_tokens`` together, but always the newest. A tool's result counts
+    as what is sent of it at most: one huge result must not push every older turn out of view. The long columns are
     fetched for those alone.
     """
     columns = ", ".join(f"m.{name}" for name in _MESSAGE)
@@ -82,17 +93,43 @@ def history_rows(
         cursor.execute(
             "WITH newest AS MATERIALIZED ("
             "   SELECT id, sum(token_count) OVER w AS tokens, row_number() OVER w AS place FROM ("
-            "     SELECT id, seq, token_count FROM conversations_message"
+            "     SELECT id, seq, CASE role WHEN 'tool' THEN least(token_count, %s) ELSE token_count END AS token_count"
+            "     FROM conversations_message"
             "     WHERE conversation_id = %s AND seq > %s AND seq < %s"
             "       AND superseded_at IS NULL AND deleted_at IS NULL ORDER BY seq DESC LIMIT %s"
             "   ) AS bounded WINDOW w AS (ORDER BY seq DESC)"
             ")"
             f" SELECT (SELECT count(*) FROM newest), {columns} FROM newest JOIN conversations_message m USING (id)"
             " WHERE place = 1 OR (place <= %s AND tokens <= %s) ORDER BY m.seq",
-            [conversation_id, after_seq, before_seq, most_rows + 1, most_rows, most_tokens],
+            [RESULT_TOKENS, conversation_id, after_seq, before_seq, most_rows + 1, most_rows, most_tokens],
         )
         rows = cursor.fetchall()
     return [_message_row(row[1:]) for row in rows], bool(rows) and rows[0][0] > len(rows)
+
+
+def epoch_row(*, conversation_id: UUID, number: int) -> ContextEpoch:
+    """One epoch without segments and evidence. Raises ``ContextEpoch.DoesNotExist``."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {', '.join(_EPOCH)} FROM conversations_contextepoch"
+            " WHERE conversation_id = %s AND number = %s",
+            [conversation_id, number],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise ContextEpoch.DoesNotExist(f"conversation {conversation_id} has no epoch {number}")
+    fields = dict(zip(_EPOCH, row, strict=True))
+    return ContextEpoch(**{**fields, "blocks": _json(fields["blocks"])})
+
+
+def model_row(*, model: str) -> ModelRecord | None:
+    """What is recorded of a model id."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {', '.join(_MODEL)} FROM conversations_modelrecord WHERE model_id = %s", [model]
+        )
+        row = cursor.fetchone()
+    return None if row is None else ModelRecord(**dict(zip(_MODEL, row, strict=True)))
 
 
 def previous_record(*, conversation_id: UUID, before: Any, fields: Sequence[str]) -> dict[str, Any] | None:

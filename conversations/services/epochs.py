@@ -75,8 +75,7 @@ def epoch_advance(
 
 def _stored_evidence(conversation_id: UUID, snapshot: Snapshot) -> Evidence | None:
     """The ledger, caught up within bounds, where the epoch cannot fold on from the one before it."""
-    edited = snapshot.revision != snapshot.epoch.revision
-    if snapshot.epoch.evidence is not None and not snapshot.unloaded and not edited:
+    if snapshot.epoch.evidence is not None and not snapshot.unloaded:
         return None
     evidence_catch_up_bounded(conversation_id=conversation_id)
     return evidence_read(conversation_id=conversation_id)

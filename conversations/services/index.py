@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from uuid import UUID
 
+import structlog
 from django.db import IntegrityError
 from django.db.models import Max
 from django.db.models.functions import Left
@@ -16,6 +17,8 @@ from django.db.models.functions import Left
 from agentx.llm.embeddings import default_embedder
 from conversations.context.words import index_words, render_lexemes
 from conversations.models import Conversation, Message, MessageEntry
+
+log = structlog.get_logger(__name__)
 
 BATCH = 500
 # A tool's result may be a whole file; what follows its first pages is found by reading it, not by search.
@@ -30,9 +33,13 @@ def entries_catch_up(*, conversation_id: UUID) -> int:
 def entries_ensure(*, conversation_id: UUID, through_seq: int) -> None:
     """The same up to ``through_seq``, one batch of it: before a cut moves there, what leaves the view must be found.
 
-    This stands in a turn's way, so a conversation that came in whole is left to the task that follows the turn.
+    This stands in a turn's way, so a conversation that came in whole is left to the task that follows the turn, and so
+    is whatever fails: never raises.
     """
-    _index(conversation_id, through_seq=through_seq, most=BATCH)
+    try:
+        _index(conversation_id, through_seq=through_seq, most=BATCH)
+    except Exception as error:  # by type alone: the text of a database error quotes what people wrote
+        log.error("index_not_caught_up", conversation_id=str(conversation_id), error=type(error).__name__)
 
 
 def entries_forget(*, conversation_id: UUID, seqs: Collection[int]) -> None:

@@ -25,7 +25,7 @@ from conversations.selectors.digests import segments_read, with_evidence
 from conversations.selectors.explain import epoch_segments, fates_body, segment_body, view_body
 from conversations.selectors.model_profiles import planned_window, profile_read
 from conversations.selectors.rebuild import dump_request
-from conversations.selectors.snapshot import conversation_snapshot, passages_read
+from conversations.selectors.snapshot import conversation_snapshot, passages_read, view_counter
 from conversations.selectors.withdrawn import Withdrawn, withdrawn_read
 from conversations.services.epochs import with_epoch
 from conversations.services.evidence import evidence_read
@@ -102,7 +102,7 @@ class _NextView:
 
 def _plan(conversation: Conversation, snapshot: Snapshot, withdrawn: Withdrawn) -> _NextView:
     """What ``view_prepare`` does, in memory alone. Raises ``DoesNotFitError``."""
-    counter = default_counter()
+    counter = view_counter(snapshot)
     plan = plan_epoch(snapshot=snapshot, counter=counter)
     if plan is None:
         row = ContextEpoch.objects.get(conversation=conversation, number=snapshot.epoch.number)

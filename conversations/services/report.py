@@ -55,7 +55,7 @@ def log_budgets(prepared: Prepared) -> None:
         dropped_turns=allocation.dropped_turns,
         covered_seq=snapshot.epoch.covered_seq,
         recalled=len(view.recalled),
-        summarized=snapshot.epoch.covered_seq > 0,
+        summarized=prepared.record["covered_seq"] > 0,
     )
     fixed = grants["base_prompt"].granted + (grants["tools"].granted if "tools" in grants else 0)
     log.info(

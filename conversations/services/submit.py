@@ -12,11 +12,16 @@ from django.db import transaction
 from agentx.errors import DoesNotFit, HeadMoved, KeyReused, RunActive, TooMany
 from agentx.llm.tokens import default_counter
 from conversations.context.budget import derive_budget
-from conversations.models import Message, Run
+from conversations.models import Conversation, Message, Run
 from conversations.selectors import access
 from conversations.selectors.bodies import message_body, run_body
 from conversations.selectors.history import active_run
-from conversations.selectors.model_profiles import budget_rules, planned_window, profile_read
+from conversations.selectors.model_profiles import (
+    budget_rules,
+    conversation_ratio,
+    model_read,
+    planned_window,
+)
 from conversations.services.leases import run_settle_if_expired
 from conversations.services.notices import notice_on_commit
 from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
@@ -82,7 +87,7 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         if sent.expected_head is not None and sent.expected_head != head:
             raise HeadMoved(head=head)
         _require_room_in_queue()
-        require_fits_window(content)
+        require_fits_window(content, conversation=conversation)
 
         message = message_append(
             conversation=conversation,
@@ -104,16 +109,19 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
     return TurnAcceptedBody(run=run_body(run), message=message_body(message), created=True)
 
 
-def require_fits_window(content: str) -> None:
+def require_fits_window(content: str, *, conversation: Conversation) -> None:
     """Refuse a message that could not be sent even alone. Raises ``DoesNotFit`` with the figures.
 
-    Where nothing names the window, the runner decides, which asks the provider.
+    Where nothing names the window, the runner decides, which asks the provider. Estimates that are known to be too high
+    are corrected; what is known to be too low is left to the runner, which may have the message counted exactly.
     """
-    profile = profile_read(model=settings.LLM_MODEL, reported_window=None)
+    known = model_read(model=settings.LLM_MODEL, reported_window=None)
+    profile = known.profile
     if profile.source == "default" and not settings.CONTEXT_WINDOW_TOKENS:
         return
     budget = derive_budget(window=planned_window(profile), rules=budget_rules(profile))
-    needed = default_counter().count_text(content)
+    ratio = min(1.0, conversation_ratio(known=known, conversation=conversation))
+    needed = round(default_counter().count_text(content) * ratio)
     if needed > budget.tokens:
         raise DoesNotFit(
             f"The message has about {needed:,} tokens and the model takes {budget.tokens:,}: "

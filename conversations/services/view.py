@@ -70,7 +70,8 @@ async def view_prepare(
 async def _count_exactly(snapshot: Snapshot, request_counter: RequestCounter | None) -> Snapshot:
     """The snapshot with the ratio of exact to estimated tokens of this very request as its calibration.
 
-    It decides about the cut, so the request is counted as it would be without one. Any failure leaves the estimate.
+    It decides about the cut, so the request is counted as it would be without one. Any failure leaves the estimate, with
+    the reserve that an estimate needs.
     """
     if request_counter is None:
         return snapshot
@@ -80,9 +81,7 @@ async def _count_exactly(snapshot: Snapshot, request_counter: RequestCounter | N
     exact = await request_counter.count_request(messages=draft.messages, tools=snapshot.tools)
     if exact is None:
         metrics.missed_count_count()
-    if not exact or not draft.tokens:
-        return snapshot
-    ratio = exact / draft.tokens
+    ratio = (exact or 0) / max(1, draft.tokens)
     if not _LEAST_RATIO <= ratio <= _MOST_RATIO:
-        return snapshot
+        return replace(snapshot, rules=replace(snapshot.rules, exact_counts=False))
     return replace(snapshot, model=replace(snapshot.model, calibration=ratio))

@@ -23,6 +23,7 @@ from conversations.models import (
     Run,
 )
 from conversations.selectors.digests import segments_read
+from conversations.services.conversations import conversation_delete
 from conversations.services.edits import messages_delete, messages_supersede
 from conversations.services.epochs import segments_store
 from conversations.tasks import after_turn
@@ -260,3 +261,14 @@ def test_deleting_what_is_still_in_view_leaves_older_segments_and_epochs_as_they
     asked = run_view(question_add(conversation_id=talk, question="go on"))
     assert "worda12x" not in asked.text
     _require_covered(talk, asked)
+
+
+def test_sta_24_a_deleted_conversation_leaves_nothing_that_was_derived_from_it(talk, user):
+    """STA-24."""
+    tables = (Message, MessageEntry, CompactionDigest, ContextEpoch, EvidenceLedger, Run)
+    before = [table.objects.filter(conversation=talk).exists() for table in tables]
+
+    conversation_delete(user_id=user.pk, conversation_id=talk)
+
+    assert before == [True] * len(tables)
+    assert [table.objects.filter(conversation=talk).exists() for table in tables] == [False] * len(tables)

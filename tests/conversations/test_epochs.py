@@ -26,6 +26,44 @@ _LONG = "word " * 300
 # Stored
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "stored", [{"cursor": 3}, [], {"cursor": 1, "prefix_hash": "", "omitted": 0, "buckets": {}}]
+)
+def test_evidence_of_an_epoch_that_cannot_be_read_fails_no_turn(user, settings, caplog, stored):
+    settings.CONTEXT_WINDOW_TOKENS = 4_096
+    conversation = Conversation.objects.create(owner=user, title="t")
+    talk_turn(conversation_id=conversation.pk, question="You must always say wordkept.", answer=_LONG)
+    while not Conversation.objects.get().cut_seq:
+        talk_turn(conversation_id=conversation.pk, question=_LONG, answer=_LONG)
+    ContextEpoch.objects.update(evidence=stored)
+    epoch = Conversation.objects.get().epoch
+
+    while Conversation.objects.get().epoch == epoch:
+        asked = talk_turn(conversation_id=conversation.pk, question=_LONG, answer=_LONG)
+
+    assert "wordkept" in asked.block("pinned_constraints")
+    assert "epoch_evidence_damaged" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cut_whose_messages_cannot_be_indexed_fails_no_turn(user, settings, caplog):
+    settings.CONTEXT_WINDOW_TOKENS = 4_096
+    conversation_id = talk_import(user_id=user.pk, turns=100)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE conversations_messageentry ADD CONSTRAINT refused CHECK (false)")
+
+    try:
+        asked = talk_turn(conversation_id=conversation_id, question="and now?")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE conversations_messageentry DROP CONSTRAINT refused")
+
+    assert asked.snapshot.epoch.cut_seq > 0
+    assert "index_not_caught_up" in caplog.text
+    assert "seq1x" not in caplog.text
+
+
 @pytest.mark.django_db(transaction=True)
 def test_many_that_begin_the_same_epoch_store_one(user, settings):
     """Known failure 31, INV-7: who comes second reads again and sees the very same bytes."""

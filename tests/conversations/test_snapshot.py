@@ -63,6 +63,30 @@ def test_inv_10_rows_that_could_not_fit_are_not_loaded(user, settings):
     assert snapshot.unloaded
 
 
+def test_a_huge_result_does_not_push_older_turns_out_of_view(user, settings):
+    """TUR-10: it is sent as a projection, so it counts as one."""
+    settings.CONTEXT_WINDOW_TOKENS = 8_192
+    conversation = _filled(user.pk, 10)
+    Message.objects.create(
+        conversation=conversation,
+        seq=11,
+        turn=5,
+        role="tool",
+        content="data",
+        token_count=70_000,
+        tokenizer="test",
+        cumulative_tokens=70_440,
+        chain_hash="",
+    )
+    Conversation.objects.update(next_seq=12)
+    run = turn_submit(user_id=user.pk, conversation_id=conversation.pk, content="and now?").run
+
+    snapshot = snapshot_load(run_id=run.id)
+
+    assert [message.seq for message in snapshot.history] == list(range(1, 12))
+    assert not snapshot.unloaded
+
+
 @pytest.mark.parametrize("count", [10, 5000])
 def test_a_turn_starts_with_the_same_queries_however_long_the_conversation(
     user, settings, django_assert_num_queries, count

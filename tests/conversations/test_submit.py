@@ -87,6 +87,18 @@ def test_b49_a_message_beyond_the_window_is_refused_with_figures(user, conversat
     assert _counts() == (0, 0)
 
 
+def test_ctx_18_a_message_that_only_our_estimate_finds_too_long_is_left_to_the_runner(
+    user, conversation, settings
+):
+    """CTX-18: a tokenizer for many languages makes half of the tokens that ours does."""
+    settings.CONTEXT_WINDOW_TOKENS = 1000
+    Conversation.objects.update(calibration=0.5, calibration_calls=3, calibration_model=settings.LLM_MODEL)
+
+    turn_submit(user_id=user.pk, conversation_id=conversation.id, content="word " * 1000)
+
+    assert _counts() == (1, 1)
+
+
 def test_p17_another_users_conversation_does_not_exist(other_user, conversation):
     """OPS-04."""
     with pytest.raises(NotFound):

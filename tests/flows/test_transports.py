@@ -79,7 +79,7 @@ def _blank(value: dict) -> dict:
 
 
 def test_golden_both_transports_send_exactly_the_recorded_events(stack: Stack, client: Client):
-    """RUN-28, RUN-13."""
+    """RUN-28, RUN-13, CTX-10: each phase once, in its order."""
     conversation = client.conversation()
     sse = client.events(client.accepted(conversation, QUESTION))
 

@@ -683,7 +683,7 @@ export interface components {
         /**
          * EpochBody
          * @description Requests of one epoch extend each other. Messages up to ``cut_seq`` have left the view; segments stand for those up
-         *     to ``covered_seq`` without a gap; those up to ``settled_seq`` are sent in their shortened form.
+         *     to ``covered_seq`` without a gap (0 where the digest had no room in the view); those up to ``settled_seq`` are sent in their shortened form.
          *
          *     ``began_at`` is null for an epoch that would only begin with the turn, and where its row is gone.
          */

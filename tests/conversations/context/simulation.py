@@ -178,7 +178,14 @@ class Simulation:
             for segment in self.segments:
                 covered = segment.through_seq if segment.from_seq == covered + 1 else covered
             if covered < epoch.cut_seq:
-                epoch = replace(epoch, cut_seq=covered, covered_seq=covered, cut_message_id=None, blocks=())
+                epoch = replace(
+                    epoch,
+                    cut_seq=covered,
+                    covered_seq=covered,
+                    cut_message_id=None,
+                    blocks=(),
+                    evidence=None,
+                )
         after = [row for row in self.rows[:-1] if row.seq > epoch.cut_seq]
         loaded = after[-MAX_ROWS:]
         unloaded = len(loaded) < len(after)

@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
-from agentx.llm.messages import SystemMessage, ToolCall, ToolSchema, UserMessage
+from agentx.llm.messages import ImagePart, SystemMessage, ToolCall, ToolSchema, UserMessage
+from conversations.context.assemble import assemble_view
+from conversations.context.evidence import empty_evidence, fold_messages
 from conversations.context.record import trace_fates
 from conversations.context.render import CONTEXT_LABEL, RECALL_LABEL
 from conversations.context.types import DoesNotFitError, Passage
@@ -49,7 +51,7 @@ def test_everything_fits_and_is_sent_in_order():
 
 
 def test_the_order_is_system_context_history_tail_question():
-    """CTX-05, known failures 6, 26, 28: what changes stands last, and the digest before what it does not cover."""
+    """CTX-05, STA-19, known failures 6, 26, 28: what changes stands last, and the digest before what it does not cover."""
     simulation = filled(60)
     simulation.passages = (Passage(turn=2, seqs=(3,), text="[turn 2, user] old words", score=1.0, tokens=9),)
 
@@ -103,6 +105,67 @@ def test_known_failure_13_pinned_constraints_survive_ten_cuts_word_for_word():
     assert pinned.seqs == (1,)
 
 
+def test_known_failure_13_constraints_of_a_ledger_that_lagged_are_pinned_by_the_next_epoch():
+    """Of a conversation that came in whole, the first request folds a part; nothing may build on that part for ever."""
+    simulation = Simulation(window=8_192)
+    for number in range(1, 1_001):
+        said = "Never deploy on a Friday." if number == 400 else f"Question {number}."
+        simulation.add("user", said, turn=number)
+        simulation.add("assistant", f"Answer {number}.", turn=number)
+    simulation.next_turn = 1_001
+    rows = tuple(simulation.rows)
+    simulation.evidence = fold_messages(evidence=empty_evidence(), messages=rows[:400], counter=COUNTER)
+
+    first = simulation.turn("And now?")
+    simulation.evidence = fold_messages(evidence=empty_evidence(), messages=rows, counter=COUNTER)
+    simulation.model = "another"
+    second = simulation.turn("And then?")
+
+    assert first.snapshot.epoch.evidence is None
+    assert "Never deploy on a Friday." not in first.view.messages[1].content
+    assert "Never deploy on a Friday." in second.view.messages[1].content
+
+
+def test_known_failure_13_an_edit_in_view_keeps_what_was_pinned_although_the_ledger_is_not_built_again_yet():
+    simulation = Simulation(window=3_000)
+    simulation.turn("The budget must never exceed 84,500 CHF.", "Understood.")
+    while not simulation.epoch.cut_seq:
+        simulation.turn(f"Tell me more. {words(60)}", f"Gladly. {words(90)}")
+
+    simulation.edit(simulation.rows[-2].seq)
+    simulation.evidence = empty_evidence()
+    sent = simulation.ask("Tell me less.")
+
+    assert sent.snapshot.epoch.reason == "edit"
+    assert "The budget must never exceed 84,500 CHF." in sent.view.messages[1].content
+
+
+def test_what_is_recorded_says_when_no_digest_had_room():
+    """CTX-08: the run tells what the model saw, not what it might have seen."""
+    simulation = filled(60, window=2_000)
+    budget = simulation.sent[-1].view.allocation.budget
+
+    sent = simulation.ask(words((budget - 150) * 3 // 2, "q"))
+
+    assert sent.snapshot.epoch.covered_seq > 0
+    assert not any(block.key == "digest" and block.content for block in sent.snapshot.epoch.blocks)
+    assert sent.record["covered_seq"] == 0
+    assert {fate.fates for fate in trace_fates(record=sent.record)} <= {("reachable",), ("in_ledger",)}
+
+
+def test_a_refusal_counts_images_as_the_model_does():
+    """CTX-18: the figures of an error add up."""
+    image = ImagePart(url="data:image/png;base64,AAAA", media_type="image/png")
+    snapshot = Simulation(window=6_000).ask("What is this?", parts=(image,)).snapshot
+    dear = COUNTER.with_image_tokens(20_000)
+
+    with pytest.raises(DoesNotFitError) as failed:
+        assemble_view(snapshot=snapshot, counter=dear)
+
+    assert failed.value.needs["question"] > 20_000
+    assert sum(failed.value.needs.values()) > failed.value.budget
+
+
 def test_known_failure_10_ten_cuts_leave_no_gap():
     simulation = Simulation(window=2_000)
     while len({segment.anchor for segment in simulation.segments}) == 0 or simulation.epoch.number < 12:
@@ -114,9 +177,9 @@ def test_known_failure_10_ten_cuts_leave_no_gap():
 
 
 def test_a_short_form_is_tried_before_a_cut():
-    """TUR-21, CTX-19: one huge answer is shortened, and nothing leaves the view."""
+    """TUR-21, TUR-22, CTX-19: one huge answer is shortened, and nothing leaves the view."""
     simulation = Simulation(window=8_192)
-    simulation.turn("Write a report.", words(2_800, "report"))
+    simulation.turn("Write a report.", words(2_000, "report"))
     simulation.turn("Thanks. What next?", words(300))
 
     sent = simulation.ask("And then? " + words(600))

@@ -186,6 +186,39 @@ def test_ctx_23_a_heavy_current_turn_shares_one_excerpt_size():
     assert fitted.shaped[0].value.content == "compare them"
 
 
+@pytest.mark.parametrize("room", [1_000, 50_000], ids=["heavy turn", "long prose alone"])
+def test_prose_beside_a_call_keeps_the_form_its_turn_was_sent_in(room):
+    """INV-5: what stood in the question's turn is history of the next one, byte for byte."""
+    said = calling(2, "a", content="thinking aloud " * 1_000)
+    turn = [message(1, "user", "look"), said, result(3, "a", "words " * 4_000)]
+
+    fitted = fit_current(messages=turn, room=room, counter=COUNTER)
+    assert fitted is not None
+    stored = [replace(row, excerpt=fitted.excerpt) for row in turn]
+
+    later = shape_messages(messages=stored, settled_seq=0, counter=COUNTER)
+    settled = shape_messages(messages=stored, settled_seq=3, counter=COUNTER)
+    assert [item.value for item in later] == [item.value for item in fitted.shaped]
+    assert len(fitted.shaped[1].value.content) <= 12_000
+    assert len(settled[1].value.content) <= min(4_000, len(later[1].value.content))
+
+
+def test_ids_of_the_current_turn_differ_from_those_in_the_history_and_stay_so():
+    """INV-3: some servers number their calls anew in every answer."""
+    history = [message(1, "user", "one"), calling(2, "call_0"), result(3, "call_0")]
+    turn = [
+        replace(m, turn=2)
+        for m in (message(4, "user", "two"), calling(5, "call_0"), result(6, "call_0", "other"))
+    ]
+
+    fitted = fit_current(messages=turn, room=9_999, counter=COUNTER, used_ids={"call_0"})
+    later = keep_whole_exchanges([*history, *turn])
+
+    assert fitted is not None
+    assert fitted.shaped[1].value.tool_calls[0].id == "call_0-5-0"
+    assert [item.message.tool_calls for item in fitted.shaped] == [row.tool_calls for row in later[3:]]
+
+
 def test_ctx_18_a_question_alone_is_never_cut():
     """CTX-18."""
     assert fit_current(messages=[message(1, "user", "word " * 1_000)], room=500, counter=COUNTER) is None
