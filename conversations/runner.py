@@ -22,7 +22,7 @@ import structlog
 from django.conf import settings
 
 from agentx.errors import Draining, LeaseLost, TurnStopped
-from agentx.llm.client import ChatModelSettings, LangchainChatModel
+from agentx.llm.client import ChatModel, ChatModelSettings, LangchainChatModel
 from agentx.llm.counting import LlamaCppCounter
 from agentx.llm.profiles import reported_window
 from agentx.threads import in_db_thread
@@ -37,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 POLL_SECONDS = 1.0
 REAP_SECONDS = 5.0
+# When a server that does not name its window is asked again: loading a large model takes a minute or two.
+WINDOW_ASKED_AFTER = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 # An owner stops by itself this long before its lease ends, by its own clock.
 LEASE_MARGIN = 10.0
 
@@ -76,7 +78,7 @@ class Runner:
         await self._guarded(runs_reap, predecessor=settings.RUNNER_ID or None, instance=self.instance)
         loops = [
             asyncio.create_task(loop())
-            for loop in (self._heartbeat, self._reap, self._notices, self._cancels)
+            for loop in (self._heartbeat, self._reap, self._notices, self._cancels, self._window_await)
         ]
         try:
             await self._claim_forever()
@@ -102,11 +104,29 @@ class Runner:
                 max_connections=settings.RUNNER_CONCURRENCY,
             )
         )
+        return await self._window_tools(model)
+
+    async def _window_tools(self, model: ChatModel) -> TurnTools:
+        """The tools with what the model's server says of itself."""
         address = {"base_url": settings.LLM_BASE_URL, "api_key": settings.LLM_API_KEY}
         window = await reported_window(**address)
         # Only llama.cpp's server reports its window so, and only that one can be asked for exact counts.
         counter = LlamaCppCounter(**address) if window else None
         return TurnTools(model=model, reported_window=window, request_counter=counter)
+
+    async def _window_await(self) -> None:
+        """Ask again for a while: a llama.cpp server that is still loading its model answers only later.
+
+        Another kind of server never will, and runners that knew different windows would disagree about every epoch.
+        """
+        for delay in WINDOW_ASKED_AFTER:
+            if self._tools.reported_window:
+                return
+            await asyncio.sleep(delay)
+            again = await self._window_tools(self._tools.model)
+            if again.reported_window:
+                log.info("window_reported", window=again.reported_window)
+                self._tools = again
 
     async def _claim_forever(self) -> None:
         while not self._stopping.is_set():

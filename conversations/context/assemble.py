@@ -31,6 +31,9 @@ from conversations.context.types import (
     TokenCounter,
 )
 
+# The blank line between two passages.
+SEPARATOR_TOKENS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -134,10 +137,15 @@ def _choose_passages(passages: Sequence[Passage], *, room: int) -> tuple[Passage
     left = room - FRAME_TOKENS
     chosen: list[Passage] = []
     for passage in sorted(passages, key=lambda passage: -passage.score):
-        if passage.tokens <= left:
+        if passage.tokens + SEPARATOR_TOKENS <= left:
             chosen.append(passage)
-            left -= passage.tokens
+            left -= passage.tokens + SEPARATOR_TOKENS
     return tuple(sorted(chosen, key=lambda passage: passage.seqs))
+
+
+def _recall_tokens(passages: Sequence[Passage]) -> int:
+    """What the tail costs with these passages in it."""
+    return sum(passage.tokens + SEPARATOR_TOKENS for passage in passages) + FRAME_TOKENS if passages else 0
 
 
 def _allocate(
@@ -168,7 +176,7 @@ def _allocate(
             Block(
                 key="recall",
                 content=tail,
-                tokens=sum(passage.tokens for passage in recalled) + FRAME_TOKENS if recalled else 0,
+                tokens=_recall_tokens(recalled),
                 stability="volatile",
                 priority=PRIORITIES["recall"],
             )
@@ -210,7 +218,7 @@ def _as_allocation(
     """The grants in calibrated tokens. They are rounded together, so that their sum is exactly the estimate."""
     frozen = {block.key: block for block in snapshot.epoch.blocks}
     asked_history = sum(message.tokens for message in snapshot.history)
-    passages = sum(passage.tokens for passage in snapshot.passages)
+    passages = _recall_tokens(snapshot.passages)
     rows: list[Grant] = []
     ratio, running = snapshot.model.calibration, 0
     for item in granted:
@@ -225,7 +233,6 @@ def _as_allocation(
                 action=action,
             )
         )
-    kept_turns = len({item.message.turn for item in shaped})
     return Allocation(
         window=layout.budget.window,
         budget=layout.budget.tokens,
@@ -233,12 +240,20 @@ def _as_allocation(
         response=layout.budget.response,
         tokenizer=counter.name,
         grants=tuple(rows),
-        dropped_turns=max(0, snapshot.turns_before - kept_turns),
+        dropped_turns=_count_dropped(snapshot, shaped),
         first_seq=shaped[0].message.seq if shaped else snapshot.question.seq,
         epoch=snapshot.epoch.number,
         calibration=ratio,
         predicted_cached=_predict_cached(snapshot, layout, shaped),
     )
+
+
+def _count_dropped(snapshot: Snapshot, shaped: Sequence[Shaped]) -> int:
+    """Turns that are not in view: those before the cut, by their numbers, and loaded ones that had to go."""
+    loaded = {message.turn for message in snapshot.history}
+    first = min(loaded, default=snapshot.question.turn)
+    before = first - 1 if snapshot.epoch.cut_seq or snapshot.unloaded else 0
+    return before + len(loaded - {item.message.turn for item in shaped})
 
 
 def _asked(
@@ -256,7 +271,7 @@ def _asked(
         whole = all(item.form == "verbatim" for item in shaped)
         return max(history, item.tokens), "full" if whole and history <= item.tokens else "shrunk"
     if key == "recall":
-        asked = passages + FRAME_TOKENS
+        asked = passages
         return asked, "full" if item.tokens >= asked else "shrunk" if item.tokens else "dropped"
     return item.block.tokens, item.action
 

@@ -14,7 +14,7 @@ from conversations.context.types import DoesNotFitError, Snapshot, TokenCounter
 
 # What the message that opens the history, and the one with the volatile tail, cost beyond their blocks: label,
 # separators and the overhead of a message.
-FRAME_TOKENS = 48
+FRAME_TOKENS = 64
 # Kept from a heavy current turn for continuity when there are earlier turns.
 CONTINUITY_TOKENS = 1_000
 

@@ -133,7 +133,6 @@ class Snapshot:
 
     ``history``: live messages after the cut and before the question, oldest first. ``unloaded``: there are live messages
     between the cut and ``history`` that were too many to be loaded. ``current``: the question and what followed it in its turn.
-    ``turns_before``: how many turns the conversation had before the question, in view or not.
     """
 
     system_prompt: str
@@ -141,7 +140,6 @@ class Snapshot:
     current: tuple[TranscriptMessage, ...]
     model: ModelFacts
     rules: BudgetRules
-    turns_before: int = 0
     unloaded: bool = False
     revision: int = 0
     tools: tuple[ToolSchema, ...] = ()

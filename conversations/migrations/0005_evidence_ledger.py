@@ -25,8 +25,4 @@ class Migration(migrations.Migration):
                 ('updated_at', models.DateTimeField(auto_now=True)),
             ],
         ),
-        migrations.AddIndex(
-            model_name='conversation',
-            index=models.Index(fields=['updated_at'], name='conversation_updated'),
-        ),
     ]

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
+import django.db
 import structlog
 from django.db.models import QuerySet
 
@@ -99,7 +100,6 @@ def conversation_snapshot(
             calibration=conversation_ratio(known=known, conversation=conversation),
         ),
         rules=rules,
-        turns_before=question.turn - 1,
         unloaded=unloaded,
         revision=conversation.revision,
         epoch=epoch,
@@ -115,13 +115,20 @@ def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage
     counter = default_counter()
     budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
     reserves = derive_reserves(budget=int(budget.tokens / snapshot.model.calibration), rules=snapshot.rules)
-    return search_passages(
-        conversation_id=conversation_id,
-        query=snapshot.question.content,
-        before_seq=snapshot.epoch.cut_seq + 1,
-        max_tokens=reserves.recall,
-        counter=counter,
-    )
+    try:
+        return search_passages(
+            conversation_id=conversation_id,
+            query=snapshot.question.content,
+            before_seq=snapshot.epoch.cut_seq + 1,
+            max_tokens=reserves.recall,
+            counter=counter,
+        )
+    except (django.db.OperationalError, django.db.InterfaceError):
+        raise  # the database is away: the whole snapshot waits for it
+    except Exception as error:
+        # An answer without excerpts is better than none. The type alone: messages of errors quote what was searched.
+        log.error("recall_failed", error=type(error).__name__)
+        return ()
 
 
 def view_counter(snapshot: Snapshot) -> TokenCounter:

@@ -1,4 +1,7 @@
-"""Row locks by name, in one order: conversation before run. Nobody takes them the other way round."""
+"""Row locks by name, in one order: the digest lock of a conversation (``services.epochs.digest_lock``), the conversation,
+its run, its evidence ledger, and last the record of the model, which every turn on it shares. Nobody takes them the other
+way round.
+"""
 
 from __future__ import annotations
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
 
+from agentx.threads import in_db_thread
 from conversations.models import Conversation
 from conversations.services.view import Prepared, view_prepare
-from tests.conversations.talks import question_add, talk_turn
+from tests.conversations.conftest import Turns
+from tests.conversations.talks import question_add, talk_import, talk_turn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -71,3 +74,30 @@ def test_ctx_14_a_count_that_fails_leaves_the_estimate_and_its_reserve(user):
     assert prepared.snapshot.epoch.cut_seq == 0
     assert prepared.view.allocation.calibration == 1
     assert prepared.view.allocation.budget == WINDOW - 4_096 - 1_024
+
+
+async def test_a_search_that_fails_costs_the_excerpts_and_not_the_answer(
+    runner, scripted, settings, make_user
+):
+    """Known failure of many engines: what is optional must not fail the turn."""
+    settings.CONTEXT_WINDOW_TOKENS = 4_096
+    user = await in_db_thread(make_user)
+    talk = await in_db_thread(talk_import, user_id=user.pk, turns=60)
+    turns = Turns(user.pk, talk)
+    await turns.say("What does message seq3x say?")  # begins the epoch that cuts
+
+    await in_db_thread(_rename_column, old="words", new="away")
+    try:
+        events = await turns.say("And what does message seq5x say?")
+    finally:
+        await in_db_thread(_rename_column, old="away", new="words")
+
+    assert next(event for event in events if event.get("type") == "done")["data"]["status"] == "completed"
+    context = next(event["data"] for event in events if event.get("type") == "context")
+    assert context["recalled_turns"] == []
+    assert "recall" not in [block["key"] for block in context["blocks"]]
+
+
+def _rename_column(*, old: str, new: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE conversations_messageentry RENAME COLUMN {old} TO {new}")

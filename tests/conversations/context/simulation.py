@@ -203,7 +203,6 @@ class Simulation:
                 calibration=self.calibration,
             ),
             rules=self.rules,
-            turns_before=question.turn - 1,
             unloaded=unloaded,
             revision=self.revision,
             epoch=epoch,

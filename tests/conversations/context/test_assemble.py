@@ -10,7 +10,7 @@ from agentx.llm.messages import ImagePart, SystemMessage, ToolCall, ToolSchema, 
 from conversations.context.assemble import assemble_view
 from conversations.context.evidence import empty_evidence, fold_messages
 from conversations.context.record import trace_fates
-from conversations.context.render import CONTEXT_LABEL, RECALL_LABEL
+from conversations.context.render import CONTEXT_LABEL, RECALL_END, RECALL_LABEL
 from conversations.context.types import DoesNotFitError, Passage
 from tests.conversations.context.simulation import COUNTER, Simulation
 
@@ -61,7 +61,7 @@ def test_the_order_is_system_context_history_tail_question():
     assert isinstance(system, SystemMessage)
     assert context.content.startswith(CONTEXT_LABEL)
     assert first.content.startswith("Question")
-    assert tail == UserMessage(content=f"{RECALL_LABEL}\n\n[turn 2, user] old words")
+    assert tail == UserMessage(content=f"{RECALL_LABEL}\n\n[turn 2, user] old words\n\n{RECALL_END}")
     assert question == UserMessage(content="And now?")
     assert sent.view.history[0].message.seq == sent.snapshot.epoch.cut_seq + 1
 
@@ -315,7 +315,7 @@ def test_strict_roles_alternate_and_lose_no_word():
     roles = [message.role for message in sent.view.messages]
     assert roles[0] == "system"
     assert all(left != right for left, right in itertools.pairwise(roles))
-    assert sent.view.messages[-1].content.endswith("old words\n\nAnd now?")
+    assert sent.view.messages[-1].content.endswith(f"old words\n\n{RECALL_END}\n\nAnd now?")
     assert sent.view.messages[1].content.startswith(CONTEXT_LABEL)
 
 

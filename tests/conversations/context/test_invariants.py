@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agentx.llm.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from conversations.context.assemble import assemble_view
 from conversations.context.evidence import empty_evidence
+from conversations.context.layout import FRAME_TOKENS
 from conversations.context.record import trace_fates
 from conversations.context.segments import hash_sources
 from conversations.context.types import DoesNotFitError, Passage
@@ -102,7 +103,7 @@ def check_inv_1_what_is_not_in_view_is_covered_or_announced(
 def _room(sent: Sent) -> int:
     """Tokens that a view may use when room for recall stands free: a question is never refused for a notice."""
     ratio = sent.snapshot.model.calibration
-    return int(sent.view.allocation.budget * 0.65 - 2 * 48 * ratio)
+    return int(sent.view.allocation.budget * 0.65 - 2 * FRAME_TOKENS * ratio)
 
 
 def check_inv_1_active_segments_tile_the_live_transcript_and_vouch_for_it(
