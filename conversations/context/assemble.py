@@ -14,7 +14,7 @@ from conversations.context.blocks import PRIORITIES, Block, Granted, allocate_bl
 from conversations.context.budget import derive_budget
 from conversations.context.exchanges import find_broken_pair, keep_whole_exchanges, split_turns
 from conversations.context.forms import Shaped, shape_messages
-from conversations.context.layout import FRAME_TOKENS, Layout, lay_out
+from conversations.context.layout import FRAME_TOKENS, SEPARATOR_TOKENS, Layout, lay_out
 from conversations.context.render import (
     hash_request,
     merge_same_roles,
@@ -30,9 +30,6 @@ from conversations.context.types import (
     Snapshot,
     TokenCounter,
 )
-
-# The blank line between two passages.
-SEPARATOR_TOKENS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,9 @@ def assemble_view(*, snapshot: Snapshot, counter: TokenCounter) -> View:
     if repaired is not None:
         shaped = _newest_turns(shaped, room=layout.history)
     history = sum(item.tokens for item in shaped)
-    recalled = _choose_passages(snapshot.passages, room=min(layout.reserves.recall, room - history))
+    recalled = _choose_passages(
+        snapshot.passages, room=min(layout.reserves.recall + FRAME_TOKENS, room - history)
+    )
     tail = render_recall(recalled)
     granted = _allocate(snapshot, layout, shaped, recalled, tail, counter)
     messages, breakpoints = _emit(snapshot, layout, shaped, tail)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # Below this window both reserves shrink in proportion, so that a small model still has room for a conversation.
 SMALL_WINDOW = 32_768
+# What constraints and digest have room for even in a small budget, in tokens.
+_LEAST_PINNED, _LEAST_DIGEST = 160, 256
 # Kept for the chat template when every count comes from the model's own tokenizer.
 EXACT_SAFETY_RESERVE = 256
 
@@ -77,11 +79,12 @@ class Reserves:
 
 def derive_reserves(*, budget: int, rules: BudgetRules) -> Reserves:
     """The reserves out of a budget of ``budget`` tokens: the settings, but in a small budget at most the recall share,
-    an eighth for the ledger, a sixteenth for pinned constraints and a tenth for the digest.
+    an eighth for the ledger, a sixteenth for pinned constraints and a tenth for the digest. Very small ones get more of
+    the last two, which otherwise could not hold a sentence.
     """
     return Reserves(
         recall=min(rules.recall_max or budget, int(budget * rules.recall_share)),
         ledger=min(rules.ledger_max, budget // 8),
-        pinned=min(rules.ledger_max // 2, budget // 16),
-        digest=min(rules.digest_max, budget // 10),
+        pinned=min(rules.ledger_max // 2, max(budget // 16, min(_LEAST_PINNED, budget // 8))),
+        digest=min(rules.digest_max, max(budget // 10, min(_LEAST_DIGEST, budget // 6))),
     )

@@ -7,33 +7,20 @@ moves, older messages are shortened, the slow blocks are rendered anew and froze
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from agentx.llm.messages import ToolSchema
-from conversations.context.blocks import (
-    PRIORITIES,
-    Block,
-    Shrink,
-    allocate_blocks,
-    keep_head,
-    keep_newest_lines,
-)
 from conversations.context.cut import MOST_MESSAGES, Cut, find_cut
 from conversations.context.evidence import (
     BUCKETS,
-    Bucket,
     Evidence,
     empty_evidence,
     fold_messages,
-    render_constraints,
-    render_ledger,
 )
 from conversations.context.exchanges import keep_whole_exchanges
 from conversations.context.forms import shape_messages
 from conversations.context.layout import FRAME_TOKENS, Layout, lay_out
-from conversations.context.render import fingerprint_prefix, render_digest, render_overflow
+from conversations.context.render import fingerprint_prefix
 from conversations.context.segments import (
     LEAF_TEXT_TOKENS,
     LEAF_TOKENS,
@@ -42,6 +29,7 @@ from conversations.context.segments import (
     merge_segments,
     write_leaves,
 )
+from conversations.context.slow_blocks import freeze_blocks
 from conversations.context.types import (
     EpochReason,
     EpochState,
@@ -201,13 +189,17 @@ def begin_epoch(
     blocks: tuple[FrozenBlock, ...] = ()
     if plan.cut_seq:
         room = max(0, _room_with_cut(layout) + layout.reserves.slow - plan.tokens_after)
-        blocks = _freeze(
-            _slow_blocks(snapshot, plan, active, covered, evidence, layout, counter), room, counter
+        blocks = freeze_blocks(
+            snapshot=snapshot,
+            cut_seq=plan.cut_seq,
+            evicted=plan.evicted,
+            active=active,
+            covered=covered,
+            evidence=evidence,
+            layout=layout,
+            room=room,
+            counter=counter,
         )
-        if covered and not any(block.key == "digest" and block.content for block in blocks):
-            # Too little room for any digest: then nothing is summarized, and the notice says so.
-            candidates = _slow_blocks(snapshot, plan, (), 0, evidence, layout, counter)
-            blocks = _freeze(candidates, room, counter)
     state = EpochState(
         number=snapshot.epoch.number + 1,
         reason=plan.reason,
@@ -227,25 +219,6 @@ def begin_epoch(
         parents=parents,
         merged=tuple(segment for segment in (*known, *leaves, *parents) if segment.anchor not in standing),
         active=active,
-    )
-
-
-def _freeze(
-    candidates: Sequence[tuple[Block, tuple[int, ...]]], room: int, counter: TokenCounter
-) -> tuple[FrozenBlock, ...]:
-    """Slow blocks as they will stay for the whole epoch, with the seqs that each of them quotes."""
-    granted = allocate_blocks(blocks=[block for block, _ in candidates], budget=room, counter=counter)
-    return tuple(
-        FrozenBlock(
-            key=item.block.key,
-            content=item.content,
-            tokens=item.tokens,
-            asked=item.block.tokens,
-            action=item.action,
-            seqs=seqs if item.content else (),
-        )
-        for item, (_, seqs) in zip(granted, candidates, strict=True)
-        if item.block.content
     )
 
 
@@ -300,116 +273,3 @@ def _leaves(
 def leaf_text_tokens(digest_tokens: int) -> int:
     """The most tokens of a leaf's text: several leaves must have room in the digest before the first merge."""
     return max(24, min(LEAF_TEXT_TOKENS, digest_tokens // 5))
-
-
-def _slow_blocks(
-    snapshot: Snapshot,
-    plan: EpochPlan,
-    active: Sequence[Segment],
-    covered: int,
-    evidence: Evidence | None,
-    layout: Layout,
-    counter: TokenCounter,
-) -> tuple[tuple[Block, tuple[int, ...]], ...]:
-    """What stands before the history, in that order: constraints, evidence, notice, digest; with the seqs quoted."""
-    fit = partial(_fit_entries, evidence=evidence, cut_seq=plan.cut_seq, counter=counter)
-    pinned = fit(render_constraints, keys=("constraints",), most=layout.reserves.pinned)
-    ledger = fit(render_ledger, keys=("decisions", "open_work", "recent"), most=layout.reserves.ledger)
-    notice = stand_in = ""
-    if covered < plan.cut_seq:
-        notice = render_overflow(from_seq=covered + 1, through_seq=plan.cut_seq, tools=snapshot.tools)
-        stand_in = _stand_in(plan, covered, layout, counter)
-    digest = _fit_digest(active, snapshot.tools, layout.reserves.digest, counter) if active else ""
-
-    def shrink_digest(_text: str, most: int, counter: TokenCounter) -> str:
-        return _fit_digest(active, snapshot.tools, most, counter)
-
-    return (
-        (_slow("pinned_constraints", pinned[0], layout.reserves.pinned, counter), pinned[1]),
-        (_slow("evidence_ledger", ledger[0], layout.reserves.ledger, counter), ledger[1]),
-        (_slow("overflow_notice", notice, None, counter), ()),
-        (_slow("history_digest", stand_in, layout.reserves.digest // 2, counter), ()),
-        (_slow("digest", digest, layout.reserves.digest, counter, shrink_digest), ()),
-    )
-
-
-def _slow(
-    key: str, content: str, max_tokens: int | None, counter: TokenCounter, shrink: Shrink | None = None
-) -> Block:
-    return Block(
-        key=key,
-        content=content,
-        tokens=counter.count_text(content),
-        stability="digest" if key == "digest" else "slow",
-        priority=PRIORITIES[key],
-        min_tokens=24,
-        max_tokens=max_tokens,
-        shrink=keep_newest_lines if key == "history_digest" else shrink,
-    )
-
-
-def _fit_digest(
-    active: Sequence[Segment], tools: Sequence[ToolSchema], most: int, counter: TokenCounter
-) -> str:
-    """The digest with every segment's text cut to the same number of tokens, the largest with which it fits."""
-    text = render_digest(segments=active, tools=tools)
-    low, high = 0, max(segment.tokens for segment in active)
-    if counter.count_text(text) <= most:
-        return text
-    text = ""
-    while low <= high:
-        middle = (low + high) // 2
-        short = [
-            segment
-            if segment.tokens <= middle
-            else replace(segment, text=keep_head(segment.text, middle, counter), identifiers=())
-            for segment in active
-        ]
-        tried = render_digest(segments=short, tools=tools)
-        if counter.count_text(tried) <= most:
-            text, low = tried, middle + 1
-        else:
-            high = middle - 1
-    return text
-
-
-def _fit_entries(
-    render: Callable[..., str],
-    evidence: Evidence | None,
-    keys: Sequence[Bucket],
-    *,
-    cut_seq: int,
-    most: int,
-    counter: TokenCounter,
-) -> tuple[str, tuple[int, ...]]:
-    """Some buckets' evidence of what has left the view and the seqs it quotes, the oldest entries of the fullest bucket
-    left out until it fits."""
-    if evidence is None:
-        return "", ()
-    kept = {
-        key: tuple(entry for entry in evidence.buckets[key] if entry.seq <= cut_seq) if key in keys else ()
-        for key in BUCKETS
-    }
-    while any(kept.values()):
-        text = render(evidence=replace(evidence, buckets=kept), through_seq=cut_seq)
-        if counter.count_text(text) <= most:
-            return text, tuple(sorted({entry.seq for entries in kept.values() for entry in entries}))
-        fullest = max(kept, key=lambda key: sum(len(entry.text) for entry in kept[key]))
-        kept[fullest] = kept[fullest][1:]
-    return "", ()
-
-
-def _stand_in(plan: EpochPlan, covered: int, layout: Layout, counter: TokenCounter) -> str:
-    """By rule, in this request only: what leaves the view now although no segment can stand for it yet."""
-    fresh = tuple(message for message in plan.evicted if message.seq > covered)
-    if not fresh:
-        return ""
-    leaf = write_leaves(
-        messages=fresh,
-        after_seq=fresh[0].seq - 1,
-        through_seq=plan.cut_seq,
-        leaf_tokens=sum(message.tokens for message in fresh) + 1,
-        text_tokens=layout.reserves.digest // 2 - FRAME_TOKENS,
-        counter=counter,
-    )
-    return f"Messages {leaf[0].from_seq} to {leaf[0].through_seq}, by rule:\n{leaf[0].text}"

@@ -15,6 +15,9 @@ from conversations.context.types import DoesNotFitError, Snapshot, TokenCounter
 # What the message that opens the history, and the one with the volatile tail, cost beyond their blocks: label,
 # separators and the overhead of a message.
 FRAME_TOKENS = 64
+# The blank line between two passages, and how many passages have room for one.
+SEPARATOR_TOKENS = 2
+_PASSAGES = 8
 # Kept from a heavy current turn for continuity when there are earlier turns.
 CONTINUITY_TOKENS = 1_000
 
@@ -71,6 +74,16 @@ def lay_out(*, snapshot: Snapshot, counter: TokenCounter) -> Layout:
         reserves=reserves,
         current=current,
     )
+
+
+def derive_recall_tokens(*, snapshot: Snapshot, counter: TokenCounter) -> int:
+    """How many tokens of passages are worth looking for: what the tail has room for, blank lines between them included."""
+    budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
+    fixed = counter.count_message(SystemMessage(content=snapshot.system_prompt))
+    fixed += counter.count_tools(snapshot.tools) if snapshot.tools else 0
+    total = int(budget.tokens / snapshot.model.calibration)
+    recall = derive_reserves(budget=max(0, total - fixed), rules=snapshot.rules).recall
+    return max(0, recall - _PASSAGES * SEPARATOR_TOKENS)
 
 
 def _fit(snapshot: Snapshot, room: int, continuity: int, counter: TokenCounter) -> Current | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from conversations.context.blocks import keep_head
@@ -25,10 +25,12 @@ MERGED_AT_ONCE = 4
 # The most of its source that a segment's text may have, and the most tokens of a leaf's text.
 _LARGEST_SHARE = 0.5
 LEAF_TEXT_TOKENS = 300
-# What the line above a segment in the digest costs.
+# What the line above a segment in the digest costs, and the least that is worth a line of its own.
 LINE_TOKENS = 20
+_LEAST_TEXT = 24
 _SENTENCE = re.compile(r"(?<=[.!?。！？…])\s+|(?<=[。！？])|\n+")
 _SENTENCE_CHARACTERS = 240
+_CUT_WORD = re.compile(r"\S*…\S*")
 # Only so much of a message is searched for sentences and identifiers from either end.
 _LOOK_CHARACTERS = 20_000
 
@@ -108,14 +110,16 @@ def merge_segments(
     """
     active = list(segments)
     made: list[Segment] = []
-    while sum(segment.tokens + LINE_TOKENS for segment in active) > max_tokens:
+    while active and sum(segment.tokens + LINE_TOKENS for segment in active) > max_tokens:
         start = _mergeable(active)
-        if start is None:
+        if start is None and (len(active) == 1 or len(active) * (LINE_TOKENS + _LEAST_TEXT) <= max_tokens):
             break
-        children = active[start : start + MERGED_AT_ONCE]
+        # Where even the headings of all segments would not fit, the oldest merge whatever their levels.
+        at = 0 if start is None else start
+        children = active[at : at + MERGED_AT_ONCE]
         parent = _parent(children, counter=counter)
         made.append(parent)
-        active[start : start + MERGED_AT_ONCE] = [parent]
+        active[at : at + MERGED_AT_ONCE] = [parent]
     return tuple(active), tuple(made)
 
 
@@ -176,11 +180,10 @@ def _parent(children: Sequence[Segment], *, counter: TokenCounter) -> Segment:
     """One segment as large as the largest of its children; each child gives an equal share of its lines."""
     most = max(child.tokens for child in children)
     lines = [line for child in children for line in child.text.splitlines()]
-    identifiers = tuple(dict.fromkeys(value for child in children for value in child.identifiers))
-    text, missing = _fit_text(lines, identifiers, most, counter)
+    text, missing = _fit_text(lines, _all_identifiers(children), most, counter)
     joined = "\n".join(child.source_hash for child in children)
     return Segment(
-        level=children[0].level + 1,
+        level=max(child.level for child in children) + 1,
         from_seq=children[0].from_seq,
         through_seq=children[-1].through_seq,
         from_id=children[0].from_id,
@@ -196,9 +199,27 @@ def _parent(children: Sequence[Segment], *, counter: TokenCounter) -> Segment:
     )
 
 
+def shorten_segment(segment: Segment, *, most: int, counter: TokenCounter) -> Segment:
+    """The segment with text and identifiers of at most ``most`` tokens, the identifiers before the sentences."""
+    if segment.tokens <= most:
+        return segment
+    text, listed = _fit_text(segment.text.splitlines(), _all_identifiers([segment]), most, counter)
+    return replace(segment, text=text, identifiers=listed, tokens=most)
+
+
+def _all_identifiers(segments: Sequence[Segment]) -> tuple[str, ...]:
+    """Those listed and those in the texts, but for words that were cut and so are identifiers of nothing."""
+    found: dict[str, None] = {}
+    for segment in segments:
+        for value in (*segment.identifiers, *find_identifiers(_CUT_WORD.sub("…", segment.text))):
+            found.setdefault(value)
+    return tuple(found)
+
+
 def render_segment_text(text: str, identifiers: Sequence[str]) -> str:
     """A segment's text with the identifiers it does not contain."""
-    return f"{text}\nIdentifiers: {', '.join(identifiers)}" if identifiers else text
+    listed = f"Identifiers: {', '.join(identifiers)}" if identifiers else ""
+    return "\n".join(part for part in (text, listed) if part)
 
 
 def _fit_text(
@@ -221,10 +242,11 @@ def _fit_text(
         del shown[len(shown) // 2]
     listed = _fit_identifiers(_missing(identifiers, shown), most // 2, counter)
     text = "\n".join(shown)
-    if counter.count_text(render_segment_text(text, listed)) > most:
-        listed = ()
-        text = keep_head(text, most, counter)
-    return text, listed
+    if counter.count_text(render_segment_text(text, listed)) <= most:
+        return text, listed
+    # Room for a few words: names and figures say more than the beginning of a sentence.
+    listed = _fit_identifiers(tuple(identifiers), most - 2, counter)
+    return ("", listed) if listed else (keep_head(text, most, counter), ())
 
 
 def _missing(identifiers: Sequence[str], lines: Sequence[str]) -> tuple[str, ...]:

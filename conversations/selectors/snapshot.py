@@ -12,7 +12,8 @@ import structlog
 from django.db.models import QuerySet
 
 from agentx.llm.tokens import TokenCounter, default_counter
-from conversations.context.budget import derive_budget, derive_reserves
+from conversations.context.budget import derive_budget
+from conversations.context.layout import derive_recall_tokens
 from conversations.context.prompt import BASE_PROMPT
 from conversations.context.record import PREVIOUS_FIELDS, previous_call
 from conversations.context.segments import covered_through
@@ -112,15 +113,13 @@ def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage
     """What recall finds for the question in turns that have left the view; nothing while none has."""
     if not snapshot.epoch.cut_seq:
         return ()
-    counter = default_counter()
-    budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
-    reserves = derive_reserves(budget=int(budget.tokens / snapshot.model.calibration), rules=snapshot.rules)
+    counter = view_counter(snapshot)
     try:
         return search_passages(
             conversation_id=conversation_id,
             query=snapshot.question.content,
             before_seq=snapshot.epoch.cut_seq + 1,
-            max_tokens=reserves.recall,
+            max_tokens=derive_recall_tokens(snapshot=snapshot, counter=counter),
             counter=counter,
         )
     except (django.db.OperationalError, django.db.InterfaceError):

@@ -160,7 +160,7 @@ def test_inv_7_twenty_workers_and_a_turn_that_cuts_leave_one_gapless_list(user, 
 
     def talk() -> int:
         try:
-            for _ in range(12):
+            for _ in range(20):
                 asked = talk_turn(conversation_id=conversation_id, question="word " * 400)
             return asked.snapshot.epoch.number
         finally:

@@ -12,7 +12,7 @@ from conversations.services.conversations import conversation_create
 pytestmark = pytest.mark.django_db
 
 # Access, savepoint, lock, active run, queue length, message, run, counters, release.
-SEND = 9
+SEND = 10
 TOKEN = 1  # the token with its user; its last use is fresh and not written again
 
 

@@ -9,6 +9,7 @@ import pytest
 from agentx.llm.messages import ImagePart, SystemMessage, ToolCall, ToolSchema, UserMessage
 from conversations.context.assemble import assemble_view
 from conversations.context.evidence import empty_evidence, fold_messages
+from conversations.context.layout import derive_recall_tokens
 from conversations.context.record import trace_fates
 from conversations.context.render import CONTEXT_LABEL, RECALL_END, RECALL_LABEL
 from conversations.context.types import DoesNotFitError, Passage
@@ -292,7 +293,7 @@ def test_recall_is_sent_only_within_its_share_and_best_first():
 
     sent = simulation.ask("And now?")
 
-    assert [passage.turn for passage in sent.view.recalled] == [2, 3, 4, 5, 6, 7, 8]
+    assert [passage.turn for passage in sent.view.recalled] == [2, 3, 4, 5, 6, 7, 8, 9]
     assert grants(sent)["recall"].action == "shrunk"
     assert sent.view.repaired is None
 
@@ -423,3 +424,49 @@ def test_known_failure_25_two_assemblies_are_byte_for_byte_the_same():
     simulation = filled(60)
 
     assert simulation.send().view.request_hash == simulation.send().view.request_hash
+
+
+@pytest.mark.parametrize("window", [1_500, 8_192, 32_768])
+def test_one_passage_as_large_as_recall_may_be_is_sent(window):
+    """Passages merge with their neighbours: the best one often fills all the room there is."""
+    simulation = filled(200, window=window)
+    most = derive_recall_tokens(snapshot=simulation.sent[-1].snapshot, counter=COUNTER)
+    simulation.passages = (Passage(turn=1, seqs=(1, 2, 3), text="p" * (3 * most), score=1.0, tokens=most),)
+
+    sent = simulation.ask("And now?")
+
+    assert sent.view.recalled == simulation.passages
+    assert grants(sent)["recall"].action == "full"
+
+
+def test_constraints_that_are_too_long_are_shortened_before_one_is_left_out():
+    """STA-14: six long ones in a small window: whole, two would fit; shortened, four do, and the allocation says so."""
+    simulation = Simulation(window=8_192)
+    for n in range(6):
+        simulation.turn(f"You must never forget rule {n}: {words(60, f'because{n}')}", "Understood.")
+    while (
+        not (sent := simulation.turn(f"More. {words(60)}", f"Yes. {words(60)}")).snapshot.epoch.cut_seq > 12
+    ):
+        pass
+
+    block = next(block for block in sent.snapshot.epoch.blocks if block.key == "pinned_constraints")
+    shown = [n for n in range(6) if f"rule {n}" in block.content]
+    assert shown == [2, 3, 4, 5]
+    assert block.action == "shrunk"
+    assert block.asked > block.tokens
+
+
+def test_a_small_window_keeps_a_digest_with_its_identifiers():
+    """INV-1: however many segments there are, the digest has room for headings and names rather than for nothing."""
+    simulation = Simulation(window=1_900)
+    simulation.turn("Please note invoice INV-7741-QX over 48,317.25 CHF.", "Noted.")
+    for n in range(80):
+        simulation.turn(f"Question {n}. {words(20)}", f"Answer {n}. {words(30)}")
+
+    sent = simulation.ask("And now?")
+
+    blocks = {block.key: block for block in sent.snapshot.epoch.blocks}
+    assert blocks["digest"].content
+    assert "overflow_notice" not in blocks
+    assert "Messages 1 to " in blocks["digest"].content
+    assert "\nuser:\n" not in blocks["digest"].content
