@@ -23,6 +23,8 @@ import psutil
 LAUNCHER = Path(__file__).with_name("launch.py")
 KEPT_LOGS = 4  # earlier runs of each log, beside the current one
 _START_TIME_TOLERANCE = 2.0  # seconds; the system clock may be corrected between two readings
+# The kernel takes well under a millisecond for it; a hundred times that on a busy machine.
+_EXEC_TRIES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,11 +201,20 @@ def find_leftover(pid_file: Path) -> psutil.Process | None:
         process = psutil.Process(pid)
         same_time = abs(process.create_time() - started) <= _START_TIME_TOLERANCE
         # The launcher's own command line ends with the program's, so both stages are recognised.
-        same_command = process.cmdline()[-len(argv) :] == argv
+        same_command = _command_line(process)[-len(argv) :] == argv
         is_alive = process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return None
     return process if same_time and same_command and is_alive else None
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    """Its arguments. A process that is just becoming another program has none for a moment, and is asked again."""
+    for _ in range(_EXEC_TRIES):
+        if found := process.cmdline():
+            return found
+        time.sleep(0.01)
+    return []
 
 
 def end_leftover(pid_file: Path, *, stop_signal: int, seconds: float) -> bool:

@@ -8,6 +8,7 @@ import random
 import secrets
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
@@ -56,7 +57,7 @@ class Service(Protocol):
         ...
 
 
-class EmbeddedService:
+class EmbeddedService(ABC):
     """What the three embedded services share: start and wait, stop, and use as a context manager.
 
     ``runtime_dir`` (default: beside the data) holds the pid file and whatever else only matters while it runs.
@@ -81,12 +82,12 @@ class EmbeddedService:
             self._child = self._build_child()
         return self._child
 
-    def _build_child(self) -> Child:
-        raise NotImplementedError
+    @abstractmethod
+    def _build_child(self) -> Child: ...
 
     @property
-    def url(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def url(self) -> str: ...
 
     @property
     def pid(self) -> int | None:
@@ -97,11 +98,11 @@ class EmbeddedService:
         """Whether its process runs."""
         return self._child is not None and self._child.is_running()
 
-    def prepare(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def prepare(self) -> None: ...
 
-    def is_ready(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_ready(self) -> bool: ...
 
     def spawn(self) -> None:
         self.child.spawn()
@@ -123,7 +124,7 @@ class EmbeddedService:
             self._child.stop(seconds=self.stop_seconds)
         self.clean_up()
 
-    def clean_up(self) -> None:
+    def clean_up(self) -> None:  # noqa: B027 - a service may have nothing to remove
         """Remove what only makes sense while it runs."""
 
     def __enter__(self) -> Self:

@@ -23,11 +23,6 @@ _ASK_SECONDS = 2.0
 LOCAL_IMAGE_TOKENS = 4_096
 
 
-def is_known(model: str) -> bool:
-    """Whether the shipped table has the model, so that its window can be relied on without asking the provider."""
-    return shipped_profile(model) is not None
-
-
 def resolve_profile(
     *, model: str, override: ProfileOverride | None, reported: int | None, learned: int | None
 ) -> ModelProfile:
@@ -42,11 +37,6 @@ def resolve_profile(
     window, source = _resolve_window(profile, override=override, reported=reported, learned=learned)
     profile = replace(profile, max_input_tokens=window, source=source)
     return profile if override is None else _apply_override(profile, override)
-
-
-def profile_for(model: str, *, reported_window: int | None = None) -> ModelProfile:
-    """The profile as far as it is known without a database."""
-    return resolve_profile(model=model, override=None, reported=reported_window, learned=None)
 
 
 def _base_profile(model: str, *, reported: int | None) -> ModelProfile:

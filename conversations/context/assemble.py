@@ -6,15 +6,14 @@ the volatile blocks, the question. So every request extends the one before it up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from agentx.llm.messages import ChatMessage, SystemMessage, ToolSchema, UserMessage
-from conversations.context.blocks import PRIORITIES, Block, Granted, allocate_blocks
 from conversations.context.budget import derive_budget
-from conversations.context.exchanges import find_broken_pair, keep_whole_exchanges, split_turns
-from conversations.context.forms import Shaped, shape_messages
-from conversations.context.layout import FRAME_TOKENS, SEPARATOR_TOKENS, Layout, lay_out
+from conversations.context.exchanges import find_broken_pair
+from conversations.context.forms import Shaped, group_turns, shape_messages
+from conversations.context.layout import FRAME_TOKENS, SEPARATOR_TOKENS, Layout, lay_out, shape_history
 from conversations.context.render import (
     hash_request,
     merge_same_roles,
@@ -24,7 +23,6 @@ from conversations.context.render import (
 from conversations.context.types import (
     Action,
     Allocation,
-    FrozenBlock,
     Grant,
     Passage,
     Snapshot,
@@ -61,8 +59,7 @@ def assemble_view(*, snapshot: Snapshot, counter: TokenCounter) -> View:
     broken, whole turns are left out from the oldest on, and ``repaired`` says why: an invalid request is never sent.
     """
     layout = lay_out(snapshot=snapshot, counter=counter)
-    sendable = keep_whole_exchanges(snapshot.history)
-    shaped = shape_messages(messages=sendable, settled_seq=snapshot.epoch.settled_seq, counter=counter)
+    shaped = layout.shaped
     room = layout.history + layout.tail
     repaired = find_broken_pair([item.message for item in shaped])
     if repaired is None and sum(item.tokens for item in shaped) > room:
@@ -74,13 +71,12 @@ def assemble_view(*, snapshot: Snapshot, counter: TokenCounter) -> View:
         snapshot.passages, room=min(layout.reserves.recall + FRAME_TOKENS, room - history)
     )
     tail = render_recall(recalled)
-    granted = _allocate(snapshot, layout, shaped, recalled, tail, counter)
-    messages, breakpoints = _emit(snapshot, layout, shaped, tail)
+    messages = _emit(snapshot, shaped, layout.current.shaped, tail)
     return View(
         messages=messages,
         tools=snapshot.tools,
-        breakpoints=breakpoints if snapshot.model.explicit_cache else (),
-        allocation=_as_allocation(snapshot, layout, granted, shaped, counter),
+        breakpoints=_breakpoints(snapshot),
+        allocation=_as_allocation(snapshot, layout, shaped, recalled, counter),
         history=shaped,
         recalled=recalled,
         tail=tail,
@@ -101,33 +97,27 @@ class DraftRequest:
 
 def draft_request(*, snapshot: Snapshot, counter: TokenCounter) -> DraftRequest:
     """The whole request of the snapshot's epoch, whatever its size, for an exact count before a cut is decided."""
-    sendable = keep_whole_exchanges(snapshot.history)
-    shaped = (
-        *shape_messages(messages=sendable, settled_seq=snapshot.epoch.settled_seq, counter=counter),
-        *shape_messages(messages=snapshot.current, settled_seq=0, counter=counter),
-    )
-    context = render_context(snapshot.epoch.blocks)
-    head: list[ChatMessage] = [SystemMessage(content=snapshot.system_prompt)]
-    head += [UserMessage(content=context)] if context else []
-    tokens = sum(counter.count_message(message) for message in head)
-    tokens += sum(item.tokens for item in shaped) + counter.count_tools(snapshot.tools)
+    shaped = shape_history(snapshot=snapshot, counter=counter)
+    current = shape_messages(messages=snapshot.current, settled_seq=0, counter=counter)
+    messages = _emit(snapshot, shaped, current, "")
+    ahead = [
+        SystemMessage(content=snapshot.system_prompt),
+        UserMessage(content=render_context(snapshot.epoch.blocks)),
+    ]
+    tokens = sum(counter.count_message(message) for message in ahead if message.content)
+    tokens += sum(item.tokens for item in (*shaped, *current)) + counter.count_tools(snapshot.tools)
     budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules).tokens
-    messages = (*head, *(item.value for item in shaped))
-    return DraftRequest(
-        merge_same_roles(messages) if snapshot.model.strict_roles else messages, tokens, budget
-    )
+    return DraftRequest(messages, tokens, budget)
 
 
 def _newest_turns(shaped: Sequence[Shaped], *, room: int) -> tuple[Shaped, ...]:
     """Mechanical truncation: the newest whole turns that fit and whose exchanges are whole."""
     kept: list[Shaped] = []
-    by_id = {item.message.id: item for item in shaped}
-    for turn in reversed(split_turns([item.message for item in shaped])):
-        items = [by_id[message.id] for message in turn]
-        tokens = sum(item.tokens for item in (*items, *kept))
-        if tokens > room or find_broken_pair(turn) is not None:
+    for turn in reversed(group_turns(shaped)):
+        tokens = sum(item.tokens for item in (*turn, *kept))
+        if tokens > room or find_broken_pair([item.message for item in turn]) is not None:
             break
-        kept[:0] = items
+        kept[:0] = turn
     return tuple(kept)
 
 
@@ -147,91 +137,42 @@ def _recall_tokens(passages: Sequence[Passage]) -> int:
     return sum(passage.tokens + SEPARATOR_TOKENS for passage in passages) + FRAME_TOKENS if passages else 0
 
 
-def _allocate(
-    snapshot: Snapshot,
-    layout: Layout,
-    shaped: Sequence[Shaped],
-    recalled: Sequence[Passage],
-    tail: str,
-    counter: TokenCounter,
-) -> tuple[Granted, ...]:
-    """The ledger of this call, in the order of emission. Frozen blocks were granted when their epoch began."""
-    history = sum(item.tokens for item in shaped)
-    blocks = [
-        _mandatory("base_prompt", layout.system),
-        *([_mandatory("tools", layout.tools)] if snapshot.tools else []),
-        *(_mandatory(block.key, block.tokens) for block in snapshot.epoch.blocks),
-        *([_mandatory("context_frame", FRAME_TOKENS)] if layout.frozen else []),
-        Block(
-            key="history",
-            content="",
-            tokens=history,
-            stability="history",
-            priority=PRIORITIES["history"],
-        ),
-    ]
-    if snapshot.passages:
-        blocks.append(
-            Block(
-                key="recall",
-                content=tail,
-                tokens=_recall_tokens(recalled),
-                stability="volatile",
-                priority=PRIORITIES["recall"],
-            )
-        )
-    blocks.append(_mandatory("question", layout.current.tokens))
-    return allocate_blocks(blocks=blocks, budget=layout.total, counter=counter)
-
-
-def _mandatory(key: str, tokens: int) -> Block:
-    return Block(key=key, content="", tokens=tokens, stability="stable", mandatory=True)
-
-
 def _emit(
-    snapshot: Snapshot, layout: Layout, shaped: Sequence[Shaped], tail: str
-) -> tuple[tuple[ChatMessage, ...], tuple[int, ...]]:
-    """The messages in order, and the indexes of the last stable one and of the digest's."""
+    snapshot: Snapshot, history: Sequence[Shaped], current: Sequence[Shaped], tail: str
+) -> tuple[ChatMessage, ...]:
+    """The messages in order."""
     messages: list[ChatMessage] = [SystemMessage(content=snapshot.system_prompt)]
-    breakpoints = [0]
-    context = render_context(snapshot.epoch.blocks)
-    if context:
+    if context := render_context(snapshot.epoch.blocks):
         messages.append(UserMessage(content=context))
-        breakpoints.append(1)
-    messages += [item.value for item in shaped]
+    messages += [item.value for item in history]
     if tail:
         messages.append(UserMessage(content=tail))
-    messages += [item.value for item in layout.current.shaped]
-    if snapshot.model.strict_roles:
-        return merge_same_roles(messages), tuple(breakpoints)
-    return tuple(messages), tuple(breakpoints)
+    messages += [item.value for item in current]
+    return merge_same_roles(messages) if snapshot.model.strict_roles else tuple(messages)
+
+
+def _breakpoints(snapshot: Snapshot) -> tuple[int, ...]:
+    """The indexes of the system message and of the one with the digest, where the provider wants to be told."""
+    if not snapshot.model.explicit_cache:
+        return ()
+    return (0, 1) if render_context(snapshot.epoch.blocks) else (0,)
 
 
 def _as_allocation(
     snapshot: Snapshot,
     layout: Layout,
-    granted: Sequence[Granted],
     shaped: Sequence[Shaped],
+    recalled: Sequence[Passage],
     counter: TokenCounter,
 ) -> Allocation:
-    """The grants in calibrated tokens. They are rounded together, so that their sum is exactly the estimate."""
-    frozen = {block.key: block for block in snapshot.epoch.blocks}
-    asked_history = sum(message.tokens for message in snapshot.history)
-    passages = _recall_tokens(snapshot.passages)
+    """The ledger of this call in calibrated tokens. They are rounded together, so that their sum is exactly the
+    estimate."""
     rows: list[Grant] = []
     ratio, running = snapshot.model.calibration, 0
-    for item in granted:
+    for row in _rows(snapshot, layout, shaped, recalled):
         before = round(running * ratio)
-        running += item.tokens
-        asked, action = _asked(item, frozen, asked_history, passages, shaped)
-        rows.append(
-            Grant(
-                key=item.block.key,
-                asked=round(asked * ratio),
-                granted=round(running * ratio) - before,
-                action=action,
-            )
-        )
+        running += row.granted
+        rows.append(replace(row, asked=round(row.asked * ratio), granted=round(running * ratio) - before))
     return Allocation(
         window=layout.budget.window,
         budget=layout.budget.tokens,
@@ -247,32 +188,43 @@ def _as_allocation(
     )
 
 
+def _rows(
+    snapshot: Snapshot, layout: Layout, shaped: Sequence[Shaped], recalled: Sequence[Passage]
+) -> Iterator[Grant]:
+    """What each block would have needed whole and what it has, in the order of emission, before calibration.
+
+    Nothing is decided here: frozen blocks were granted when their epoch began, and what history leaves is recall's.
+    """
+    yield _whole("base_prompt", layout.system)
+    if snapshot.tools:
+        yield _whole("tools", layout.tools)
+    for block in snapshot.epoch.blocks:
+        yield Grant(key=block.key, asked=block.asked, granted=block.tokens, action=block.action)
+    if layout.frozen:
+        yield _whole("context_frame", FRAME_TOKENS)
+    history = sum(item.tokens for item in shaped)
+    stored = sum(message.tokens for message in snapshot.history)
+    whole = stored <= history and all(item.form == "verbatim" for item in shaped)
+    yield Grant(
+        key="history", asked=max(stored, history), granted=history, action="full" if whole else "shrunk"
+    )
+    if snapshot.passages:
+        asked, granted = _recall_tokens(snapshot.passages), _recall_tokens(recalled)
+        action: Action = "full" if granted >= asked else "shrunk" if granted else "dropped"
+        yield Grant(key="recall", asked=asked, granted=granted, action=action)
+    yield _whole("question", layout.current.tokens)
+
+
+def _whole(key: str, tokens: int) -> Grant:
+    return Grant(key=key, asked=tokens, granted=tokens, action="full")
+
+
 def _count_dropped(snapshot: Snapshot, shaped: Sequence[Shaped]) -> int:
     """Turns that are not in view: those before the cut, by their numbers, and loaded ones that had to go."""
     loaded = {message.turn for message in snapshot.history}
     first = min(loaded, default=snapshot.question.turn)
     before = first - 1 if snapshot.epoch.cut_seq or snapshot.unloaded else 0
     return before + len(loaded - {item.message.turn for item in shaped})
-
-
-def _asked(
-    item: Granted,
-    frozen: dict[str, FrozenBlock],
-    history: int,
-    passages: int,
-    shaped: Sequence[Shaped],
-) -> tuple[int, Action]:
-    """What the block would have needed whole, and what became of it."""
-    key = item.block.key
-    if key in frozen:
-        return frozen[key].asked, frozen[key].action
-    if key == "history":
-        whole = all(item.form == "verbatim" for item in shaped)
-        return max(history, item.tokens), "full" if whole and history <= item.tokens else "shrunk"
-    if key == "recall":
-        asked = passages
-        return asked, "full" if item.tokens >= asked else "shrunk" if item.tokens else "dropped"
-    return item.block.tokens, item.action
 
 
 def _predict_cached(snapshot: Snapshot, layout: Layout, shaped: Sequence[Shaped]) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from conversations.context.types import Action, Grant, Stability, TokenCounter
+from conversations.context.types import Action, Stability, TokenCounter
 
 # Every block there is, or will be, with its place in the queue for room. Equal numbers: registration order decides.
 PRIORITIES = {
@@ -71,10 +71,6 @@ class Granted:
     content: str
     tokens: int
     action: Action
-
-    def as_grant(self) -> Grant:
-        """The row of the allocation."""
-        return Grant(key=self.block.key, asked=self.block.tokens, granted=self.tokens, action=self.action)
 
 
 def make_block(

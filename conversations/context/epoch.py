@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from conversations.context.budget import Reserves
 from conversations.context.cut import MOST_MESSAGES, Cut, find_cut
 from conversations.context.evidence import (
     BUCKETS,
@@ -17,7 +18,6 @@ from conversations.context.evidence import (
     empty_evidence,
     fold_messages,
 )
-from conversations.context.exchanges import keep_whole_exchanges
 from conversations.context.forms import shape_messages
 from conversations.context.layout import FRAME_TOKENS, Layout, lay_out
 from conversations.context.render import fingerprint_prefix
@@ -88,17 +88,16 @@ def plan_epoch(*, snapshot: Snapshot, counter: TokenCounter) -> EpochPlan | None
     """The next epoch if this one is over, else None. Raises ``DoesNotFitError`` as :func:`lay_out` does."""
     layout = lay_out(snapshot=snapshot, counter=counter)
     epoch = snapshot.epoch
-    sendable = keep_whole_exchanges(snapshot.history)
-    shaped = shape_messages(messages=sendable, settled_seq=epoch.settled_seq, counter=counter)
-    before = sum(item.tokens for item in shaped)
+    before = sum(item.tokens for item in layout.shaped)
     reason = _outside_reason(snapshot)
-    crowded = len(sendable) > MOST_MESSAGES or snapshot.unloaded
+    crowded = len(layout.shaped) > MOST_MESSAGES or snapshot.unloaded
     # Without history, only slow blocks can give way to a large question.
     overfull = before > layout.history if before else layout.history + layout.tail < 0
     if reason is None and not crowded and not overfull:
         return None
 
     newest = snapshot.history[-1].seq if snapshot.history else epoch.settled_seq
+    sendable = [item.message for item in layout.shaped]
     settled = shape_messages(messages=sendable, settled_seq=newest, counter=counter)
     after = sum(item.tokens for item in settled)
     if not crowded:
@@ -180,9 +179,9 @@ def begin_epoch(
     """
     layout = lay_out(snapshot=snapshot, counter=counter)
     known = tuple(segment for segment in segments if segment.from_seq <= plan.cut_seq)
-    leaves = _leaves(snapshot, plan, known, layout, counter)
-    most = layout.reserves.digest - 2 * FRAME_TOKENS
-    active, parents = merge_segments(segments=(*known, *leaves), max_tokens=most, counter=counter)
+    sizes = segment_sizes(reserves=layout.reserves, room=_room_with_cut(layout))
+    leaves = _leaves(snapshot, plan, known, sizes, counter)
+    active, parents = merge_segments(segments=(*known, *leaves), max_tokens=sizes.listed, counter=counter)
     standing = {segment.anchor for segment in active}
     covered = covered_through(active)
     evidence, whole = _evidence_at_cut(snapshot, plan, evidence, counter)
@@ -252,7 +251,7 @@ def _leaves(
     snapshot: Snapshot,
     plan: EpochPlan,
     known: Sequence[Segment],
-    layout: Layout,
+    sizes: SegmentSizes,
     counter: TokenCounter,
 ) -> tuple[Segment, ...]:
     """Leaves for the evicted messages that no segment covers; none where a gap lies before them."""
@@ -264,12 +263,26 @@ def _leaves(
         messages=fresh,
         after_seq=covered,
         through_seq=plan.cut_seq,
-        leaf_tokens=max(1, min(LEAF_TOKENS, _room_with_cut(layout) // 3)),
-        text_tokens=leaf_text_tokens(layout.reserves.digest),
+        leaf_tokens=sizes.source,
+        text_tokens=sizes.text,
         counter=counter,
     )
 
 
-def leaf_text_tokens(digest_tokens: int) -> int:
-    """The most tokens of a leaf's text: several leaves must have room in the digest before the first merge."""
-    return max(24, min(LEAF_TEXT_TOKENS, digest_tokens // 5))
+@dataclass(frozen=True, slots=True)
+class SegmentSizes:
+    """In tokens. ``source``: transcript of one leaf; ``text``: its text; ``listed``: the whole list before it merges."""
+
+    source: int
+    text: int
+    listed: int
+
+
+def segment_sizes(*, reserves: Reserves, room: int) -> SegmentSizes:
+    """Sizes for a history of ``room`` tokens: a leaf never stands for more than a third of it, and several have room in
+    the digest before the first merge."""
+    return SegmentSizes(
+        source=max(1, min(LEAF_TOKENS, room // 3)),
+        text=max(24, min(LEAF_TEXT_TOKENS, reserves.digest // 5)),
+        listed=reserves.digest - 2 * FRAME_TOKENS,
+    )

@@ -113,11 +113,6 @@ _KEYWORDS: Keywords = (
 )
 
 
-def classify_text(text: str) -> Bucket:
-    """The bucket of a text by its keywords: constraint before decision before open work, else recent."""
-    return _classify(text, _KEYWORDS)
-
-
 def classify_message(*, role: str, text: str) -> Bucket:
     """The bucket of a message. Only a user lays down constraints.
 

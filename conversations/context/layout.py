@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,7 +10,7 @@ from agentx.llm.messages import SystemMessage
 from conversations.context.budget import Budget, Reserves, derive_budget, derive_reserves
 from conversations.context.current import Current, fit_current
 from conversations.context.exchanges import keep_whole_exchanges
-from conversations.context.forms import shape_first_sent
+from conversations.context.forms import Shaped, shape_first_sent, shape_messages
 from conversations.context.types import DoesNotFitError, Snapshot, TokenCounter
 
 # What the message that opens the history, and the one with the volatile tail, cost beyond their blocks: label,
@@ -23,10 +24,22 @@ CONTINUITY_TOKENS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class _Frame:
+    """What no message of the conversation changes. In tokens as estimated; ``total``: the budget in that unit."""
+
+    budget: Budget
+    total: int
+    system: int
+    tools: int
+    reserves: Reserves
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """All in tokens as estimated, before calibration. ``total``: the budget in that unit.
 
-    ``history``: the room for history at most, its high water. ``frozen``: the slow blocks with their frame.
+    ``frozen``: the slow blocks with their frame. ``shaped``: the history's sendable messages in their forms, whether
+    there is room for them or not; ``history``: the room there is for them at most, its high water.
     """
 
     budget: Budget
@@ -36,6 +49,7 @@ class Layout:
     frozen: int
     tail: int
     reserves: Reserves
+    shaped: tuple[Shaped, ...]
     current: Current
 
     @property
@@ -53,53 +67,65 @@ def lay_out(*, snapshot: Snapshot, counter: TokenCounter) -> Layout:
     Once turns have left the view, room for recall stands free whether it is used or not, so that the cut does not
     depend on what is found.
     """
-    budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
-    total = int(budget.tokens / snapshot.model.calibration)
-    system = counter.count_message(SystemMessage(content=snapshot.system_prompt))
-    tools = counter.count_tools(snapshot.tools) if snapshot.tools else 0
-    reserves = derive_reserves(budget=max(0, total - system - tools), rules=snapshot.rules)
+    frame = _frame(snapshot, counter)
     blocks = sum(block.tokens for block in snapshot.epoch.blocks)
-    earlier = bool(snapshot.history) or snapshot.epoch.cut_seq > 0
-    continuity = min(CONTINUITY_TOKENS, total // 8) if earlier else 0
-    current = _fit(snapshot, total - system - tools, continuity, counter)
+    shaped = shape_history(snapshot=snapshot, counter=counter)
+    current = _fit(snapshot, frame, shaped, counter)
     if current is None:
-        raise _does_not_fit(snapshot, budget=total, system=system, tools=tools, counter=counter)
+        raise _does_not_fit(snapshot, frame, counter)
     return Layout(
-        budget=budget,
-        total=total,
-        system=system,
-        tools=tools,
+        budget=frame.budget,
+        total=frame.total,
+        system=frame.system,
+        tools=frame.tools,
         frozen=blocks + FRAME_TOKENS if blocks else 0,
-        tail=reserves.recall + FRAME_TOKENS if snapshot.epoch.cut_seq else 0,
-        reserves=reserves,
+        tail=frame.reserves.recall + FRAME_TOKENS if snapshot.epoch.cut_seq else 0,
+        reserves=frame.reserves,
+        shaped=shaped,
         current=current,
+    )
+
+
+def shape_history(*, snapshot: Snapshot, counter: TokenCounter) -> tuple[Shaped, ...]:
+    """What of the history can be sent, in the forms of the snapshot's epoch."""
+    return shape_messages(
+        messages=keep_whole_exchanges(snapshot.history),
+        settled_seq=snapshot.epoch.settled_seq,
+        counter=counter,
     )
 
 
 def derive_recall_tokens(*, snapshot: Snapshot, counter: TokenCounter) -> int:
     """How many tokens of passages are worth looking for: what the tail has room for, blank lines between them included."""
+    return max(0, _frame(snapshot, counter).reserves.recall - _PASSAGES * SEPARATOR_TOKENS)
+
+
+def _frame(snapshot: Snapshot, counter: TokenCounter) -> _Frame:
     budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules)
-    fixed = counter.count_message(SystemMessage(content=snapshot.system_prompt))
-    fixed += counter.count_tools(snapshot.tools) if snapshot.tools else 0
     total = int(budget.tokens / snapshot.model.calibration)
-    recall = derive_reserves(budget=max(0, total - fixed), rules=snapshot.rules).recall
-    return max(0, recall - _PASSAGES * SEPARATOR_TOKENS)
+    system = counter.count_message(SystemMessage(content=snapshot.system_prompt))
+    tools = counter.count_tools(snapshot.tools) if snapshot.tools else 0
+    reserves = derive_reserves(budget=max(0, total - system - tools), rules=snapshot.rules)
+    return _Frame(budget, total, system, tools, reserves)
 
 
-def _fit(snapshot: Snapshot, room: int, continuity: int, counter: TokenCounter) -> Current | None:
+def _fit(
+    snapshot: Snapshot, frame: _Frame, shaped: Sequence[Shaped], counter: TokenCounter
+) -> Current | None:
     """The current turn with continuity kept where that is possible, else in all the room there is."""
-    used = {call.id for message in keep_whole_exchanges(snapshot.history) for call in message.tool_calls}
+    earlier = bool(snapshot.history) or snapshot.epoch.cut_seq > 0
+    continuity = min(CONTINUITY_TOKENS, frame.total // 8) if earlier else 0
+    room = frame.total - frame.system - frame.tools
+    used = {call.id for item in shaped for call in item.message.tool_calls}
     fit = partial(fit_current, messages=snapshot.current, counter=counter, used_ids=used)
     kept = fit(room=room - continuity)
     return fit(room=room) if kept is None and continuity else kept
 
 
-def _does_not_fit(
-    snapshot: Snapshot, *, budget: int, system: int, tools: int, counter: TokenCounter
-) -> DoesNotFitError:
-    needs = {"base_prompt": system}
-    if tools:
-        needs["tools"] = tools
+def _does_not_fit(snapshot: Snapshot, frame: _Frame, counter: TokenCounter) -> DoesNotFitError:
+    needs = {"base_prompt": frame.system}
+    if frame.tools:
+        needs["tools"] = frame.tools
     smallest = [message for message in snapshot.current if message.role != "tool"]
     needs["question"] = shape_first_sent(snapshot.question, counter=counter).tokens
     calls = sum(message.tokens for message in smallest[1:])
@@ -108,4 +134,4 @@ def _does_not_fit(
         needs["tool_calls"] = calls
     if results:
         needs["tool_results"] = results
-    return DoesNotFitError(needs=needs, budget=budget)
+    return DoesNotFitError(needs=needs, budget=frame.total)

@@ -112,14 +112,15 @@ def merge_segments(
     made: list[Segment] = []
     while active and sum(segment.tokens + LINE_TOKENS for segment in active) > max_tokens:
         start = _mergeable(active)
-        if start is None and (len(active) == 1 or len(active) * (LINE_TOKENS + _LEAST_TEXT) <= max_tokens):
-            break
-        # Where even the headings of all segments would not fit, the oldest merge whatever their levels.
-        at = 0 if start is None else start
-        children = active[at : at + MERGED_AT_ONCE]
-        parent = _parent(children, counter=counter)
+        count = MERGED_AT_ONCE
+        if start is None:
+            # Where even the headings of all segments would not fit, the oldest merge whatever their levels.
+            start, count = 0, _touching(active)
+            if count == 1 or len(active) * (LINE_TOKENS + _LEAST_TEXT) <= max_tokens:
+                break
+        parent = _parent(active[start : start + count], counter=counter)
         made.append(parent)
-        active[at : at + MERGED_AT_ONCE] = [parent]
+        active[start : start + count] = [parent]
     return tuple(active), tuple(made)
 
 
@@ -137,9 +138,20 @@ def _mergeable(active: Sequence[Segment]) -> int | None:
     """Where the oldest four neighbours of one level begin, lowest level first."""
     for level in sorted({segment.level for segment in active}):
         for start in range(len(active) - MERGED_AT_ONCE + 1):
-            if all(segment.level == level for segment in active[start : start + MERGED_AT_ONCE]):
+            four = active[start : start + MERGED_AT_ONCE]
+            if all(segment.level == level for segment in four) and _touching(four) == MERGED_AT_ONCE:
                 return start
     return None
+
+
+def _touching(segments: Sequence[Segment]) -> int:
+    """How many of the first segments, four at most, follow each other without a gap: a parent must not claim one."""
+    count = 1
+    while count < min(len(segments), MERGED_AT_ONCE) and (
+        segments[count].from_seq == segments[count - 1].through_seq + 1
+    ):
+        count += 1
+    return count
 
 
 def _leaf(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agentx.llm.messages import ToolSchema
-from conversations.context.blocks import PRIORITIES, Block, Shrink, allocate_blocks, keep_newest_lines
+from conversations.context.blocks import Block, Shrink, allocate_blocks, keep_newest_lines, make_block
 from conversations.context.evidence import (
     BUCKETS,
     Bucket,
@@ -135,12 +135,11 @@ def _candidates(
 def _slow(
     key: str, content: str, max_tokens: int | None, counter: TokenCounter, shrink: Shrink | None = None
 ) -> Block:
-    return Block(
+    return make_block(
         key=key,
         content=content,
-        tokens=counter.count_text(content),
+        counter=counter,
         stability="digest" if key == "digest" else "slow",
-        priority=PRIORITIES[key],
         min_tokens=24,
         max_tokens=max_tokens,
         shrink=shrink,

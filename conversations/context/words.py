@@ -133,14 +133,6 @@ def _whole_and_parts(token: str) -> list[tuple[str, int]]:
     return found
 
 
-def count_lexemes(words: Sequence[Word]) -> dict[str, int]:
-    """How often each lexeme occurs."""
-    counts: dict[str, int] = {}
-    for word in words:
-        counts[word.lexeme] = counts.get(word.lexeme, 0) + 1
-    return counts
-
-
 # Weights of a tsvector by how often a lexeme occurs; PostgreSQL has four letters, and D is what an unmarked one has.
 _OFTEN, _REPEATED = 4, 2
 

@@ -10,7 +10,6 @@ finds the segments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
@@ -18,10 +17,9 @@ from django.db import transaction
 
 from agentx.llm.tokens import default_counter
 from conversations.context.budget import derive_budget, derive_reserves
-from conversations.context.epoch import leaf_text_tokens
+from conversations.context.epoch import SegmentSizes, segment_sizes
 from conversations.context.layout import FRAME_TOKENS
 from conversations.context.segments import (
-    LEAF_TOKENS,
     Segment,
     covered_through,
     merge_segments,
@@ -58,15 +56,6 @@ def gap_cover(*, conversation_id: UUID) -> int:
     return covered
 
 
-@dataclass(frozen=True, slots=True)
-class _Sizes:
-    """In tokens as estimated. ``leaf``: source of one leaf; ``text``: its text; ``digest``: the whole list."""
-
-    leaf: int
-    text: int
-    digest: int
-
-
 def _batch_cover(conversation_id: UUID) -> int:
     """One batch; the messages it covered, 0 when there is nothing to do."""
     with transaction.atomic():
@@ -92,7 +81,7 @@ def _batch_cover(conversation_id: UUID) -> int:
             messages=messages,
             after_seq=after,
             through_seq=through,
-            leaf_tokens=sizes.leaf,
+            leaf_tokens=sizes.source,
             text_tokens=sizes.text,
             counter=default_counter(),
         )
@@ -102,10 +91,10 @@ def _batch_cover(conversation_id: UUID) -> int:
 
 
 def _segments_add(
-    conversation_id: UUID, listed: Sequence[Segment], leaves: Sequence[Segment], sizes: _Sizes
+    conversation_id: UUID, listed: Sequence[Segment], leaves: Sequence[Segment], sizes: SegmentSizes
 ) -> None:
     """Store leaves that are already part of the list ``listed``, merged where it has grown too long."""
-    active, parents = merge_segments(segments=listed, max_tokens=sizes.digest, counter=default_counter())
+    active, parents = merge_segments(segments=listed, max_tokens=sizes.listed, counter=default_counter())
     standing = {segment.anchor for segment in active}
     segments_store(
         conversation_id=conversation_id,
@@ -131,7 +120,7 @@ def _messages_read(
     return tuple(found), following.seq - 1
 
 
-def _sizes(conversation: Conversation, model: str) -> _Sizes:
+def _sizes(conversation: Conversation, model: str) -> SegmentSizes:
     """As an epoch of this conversation would choose them, but for the question, which is not known here."""
     known = model_read(model=model, reported_window=None)
     rules = budget_rules(known.profile)
@@ -139,8 +128,4 @@ def _sizes(conversation: Conversation, model: str) -> _Sizes:
     budget = int(derive_budget(window=planned_window(known.profile), rules=rules).tokens / ratio)
     reserves = derive_reserves(budget=budget, rules=rules)
     room = budget - reserves.slow - reserves.recall - 2 * FRAME_TOKENS
-    return _Sizes(
-        leaf=max(1, min(LEAF_TOKENS, room // 3)),
-        text=leaf_text_tokens(reserves.digest),
-        digest=reserves.digest - 2 * FRAME_TOKENS,
-    )
+    return segment_sizes(reserves=reserves, room=room)

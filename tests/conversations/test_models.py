@@ -14,7 +14,6 @@ from django.test import Client
 from structlog.testing import capture_logs
 
 from agentx.llm.facts import ModelProfile
-from agentx.llm.profiles import profile_for
 from conversations.admin import ModelRecordAdmin
 from conversations.context.budget import BudgetRules
 from conversations.models import Conversation, ModelRecord
@@ -29,6 +28,7 @@ from conversations.selectors.model_profiles import (
 from conversations.services.conversations import conversation_create
 from conversations.services.locks import conversation_lock
 from conversations.services.models import calibration_note, window_forget, window_learn
+from tests.agentx.llm.asked import profile_for
 
 pytestmark = pytest.mark.django_db
 

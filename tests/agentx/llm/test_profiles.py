@@ -10,7 +10,9 @@ from structlog.testing import capture_logs
 from agentx.embedded.llama import MODEL_ID, WINDOW_TOKENS
 from agentx.llm import profiles
 from agentx.llm.facts import ModelProfile, ProfileOverride
-from agentx.llm.profiles import is_known, profile_for, reported_window, resolve_profile
+from agentx.llm.profiles import reported_window, resolve_profile
+from agentx.llm.shipped import shipped_profile
+from tests.agentx.llm.asked import profile_for
 from tests.scripted_model import ScriptedModel
 
 
@@ -136,7 +138,7 @@ def test_dates_and_vendors_around_a_model_id_do_not_hide_it(asked, window):
 
 @pytest.mark.parametrize("asked", ["gpt-4o-audio", "my-gpt-4o", "gpt-4", ""])
 def test_a_name_that_only_resembles_one_is_not_known(asked):
-    assert not is_known(asked)
+    assert shipped_profile(asked) is None
 
 
 @pytest.mark.parametrize(

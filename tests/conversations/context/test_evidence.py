@@ -17,7 +17,6 @@ from conversations.context.evidence import (
     buckets_from_json,
     buckets_to_json,
     classify_message,
-    classify_text,
     empty_evidence,
     excerpt_text,
     extend_prefix,
@@ -88,7 +87,7 @@ def _seqs(evidence) -> dict[str, list[int]]:
 )
 def test_sta_12_labels_by_keyword_and_precedence(text, bucket):
     """STA-12."""
-    assert classify_text(text) == bucket
+    assert classify_message(role="user", text=text) == bucket
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_sta_12_labels_by_keyword_and_precedence(text, bucket):
     ],
 )
 def test_sta_12_a_part_of_a_word_is_no_keyword(text):
-    assert classify_text(text) == "recent"
+    assert classify_message(role="user", text=text) == "recent"
 
 
 def test_an_assistant_lays_down_no_constraints():

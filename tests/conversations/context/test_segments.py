@@ -144,3 +144,16 @@ def test_a_gap_ends_what_is_covered():
 )
 def test_identifiers_are_found_by_their_shape(text, expected):
     assert find_identifiers(text) == expected
+
+
+def test_inv_1_segments_on_both_sides_of_a_gap_never_merge():
+    """INV-1: a parent over a gap would claim messages that none of its children stands for."""
+    made = leaves(transcript(40))
+    torn = (*made[:3], *made[4:7])
+
+    active, parents = merge_segments(segments=torn, max_tokens=1, counter=COUNTER)
+
+    gone = range(made[3].from_seq, made[3].through_seq + 1)
+    assert not any(segment.from_seq <= seq <= segment.through_seq for segment in active for seq in gone)
+    assert covered_through(active) == made[2].through_seq
+    assert len(parents) >= 1
