@@ -10,7 +10,8 @@ from tests.stack import running_stack
 
 pytestmark = [pytest.mark.flow, pytest.mark.model]
 
-TURNS = 12
+# Enough for a cut however short the answers are: a question alone has about twenty tokens with its template.
+TURNS = 18
 
 
 @pytest.fixture(scope="module")
