@@ -57,7 +57,7 @@ export function ChatView({ session, onNewChat }: ChatViewProps): ReactNode {
 
 function useStopByEscape(session: ChatSession): boolean {
   const [hint, setHint] = useState(false);
-  const first = useRef(0);
+  const first = useRef<number | null>(null);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const press = (event: KeyboardEvent): void => {
@@ -66,8 +66,8 @@ function useStopByEscape(session: ChatSession): boolean {
       if (document.querySelector("[role=dialog], [role=alertdialog], [role=menu]")) return;
       if (!session.state.live || session.state.stopping) return;
       clearTimeout(timer);
-      if (event.timeStamp - first.current <= SECOND_PRESS) {
-        first.current = 0;
+      if (first.current !== null && event.timeStamp - first.current <= SECOND_PRESS) {
+        first.current = null;
         setHint(false);
         session.stop();
       } else {
