@@ -16,6 +16,8 @@ EXCERPT_TOKENS, NEIGHBOUR_TOKENS = 300, 100
 NEIGHBOURS_FROM = 0.5
 # Filling ends when fewer tokens are left than a label and a few words take, or after so many that did not fit.
 _SMALLEST, _REFUSALS = 16, 8
+# What a label takes, and the least that is worth showing of a message that has more, in tokens.
+_LABEL_TOKENS, _LEAST_EXCERPT = 10, 40
 _GAP = " … "
 
 # The unit of an excerpt: a sentence or a line, or a part of one that is longer than 240 characters.
@@ -54,7 +56,7 @@ def choose_passages(
     """The best messages with their neighbours as passages in transcript order, at most ``max_tokens`` in all.
 
     ``ranked``: best first; what scores less than ``falloff`` is left out. ``messages``: by seq; a seq that is not in it
-    is not shown. What does not fit any more is passed over for something smaller.
+    is not shown. An excerpt shrinks to what is left; when that is too little, it is passed over for something smaller.
     """
     pieces: dict[int, _Piece] = {}
     left, refused = max_tokens, 0
@@ -65,7 +67,10 @@ def choose_passages(
             message = messages.get(seq)
             if message is None or seq in pieces or not message.content.strip():
                 continue
-            most = EXCERPT_TOKENS if seq == hit.seq else NEIGHBOUR_TOKENS
+            most = min(EXCERPT_TOKENS if seq == hit.seq else NEIGHBOUR_TOKENS, left - _LABEL_TOKENS)
+            if most < _LEAST_EXCERPT and len(message.content) > 4 * most:
+                refused += 1
+                continue
             text = label(message) + cut_excerpt(
                 text=message.content, terms=terms, max_tokens=most, counter=counter
             )

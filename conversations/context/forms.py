@@ -90,6 +90,8 @@ def shape_settled(message: TranscriptMessage, *, counter: TokenCounter) -> Shape
     """Shortened: texts keep both ends, media become a note, large arguments a preview, results their projection."""
     if message.role == "tool":
         return _shape_settled_result(message, counter)
+    if len(message.content) <= SETTLED_CHARACTERS and not message.parts and not message.tool_calls:
+        return shape_first_sent(message, counter=counter)
     if message.role == "user":
         content, parts = _shorten_parts(message.content, message.parts)
         value: ChatMessage = UserMessage(content=content, parts=parts)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from conversations.context.common_words import COURTESY_LEXEMES, FUNCTION_LEXEMES
 from conversations.context.words import Word, query_words, quote_lexeme
+
+Floats = NDArray[np.float64]
 
 # More words than this are never looked for: each costs a comparison with every entry that is scanned.
 MOST_TERMS = 14
@@ -31,8 +35,7 @@ _LEAST_COVERAGE, _LEAST_WEIGHT = 0.15, 0.5
 
 # Bits of one term in ``Match.mask``: how often the message has it, as the index tells it apart.
 BITS_PER_TERM = 2
-_OCCURRENCES = (0.0, 1.0, 2.0, 4.0)
-_PRESENT = sum(1 << (BITS_PER_TERM * term) for term in range(MOST_TERMS))
+_OCCURRENCES = np.array([0.0, 1.0, 2.0, 4.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +137,12 @@ def render_phrase(words: Sequence[Word]) -> str:
 
 def weigh_terms(*, sample: Sequence[Match], terms: int) -> tuple[float, ...]:
     """The weight of each term: ln(1 + (N − n + ½) / (n + ½)), where n of the N messages in ``sample`` have it."""
-    counts = [0] * terms
-    for mask, times in Counter([match.mask for match in sample]).items():
-        for term in _set_terms(_presence(mask)):
-            counts[term] += times
-    return tuple(_rarity(total=len(sample), having=count) for count in counts)
+    having = np.count_nonzero(_occurrences(sample, terms), axis=0)
+    return tuple(weigh_term(total=len(sample), having=int(count)) for count in having)
 
 
-def _rarity(*, total: int, having: int) -> float:
+def weigh_term(*, total: int, having: int) -> float:
+    """The weight of a term that ``having`` of ``total`` messages have."""
     return math.log(1 + (max(total - having, 0) + 0.5) / (having + 0.5))
 
 
@@ -153,81 +154,54 @@ def rank_matches(
     ``matches``: in order of seq; neighbours are those whose seqs differ by one. ``weights``: see :func:`weigh_terms`;
     ``sample_size``: of how many messages they come.
     """
-    lexical, held = _score_words(matches, weights)
-    most_held = max(
-        (weight for weight, match in zip(held, matches, strict=True) if match.wanted), default=0.0
-    )
-    scores = _fuse(matches, lexical, options.vector_weight)
+    if not matches:
+        return (), False
+    wanted = np.array([match.wanted for match in matches])
+    lexical, held = _score_words(matches, np.asarray(weights))
+    scores = _fuse(matches, lexical, wanted, options.vector_weight)
     # The matches come in order of seq: of equal scores the newest is first.
-    order = sorted(
-        (at for at in range(len(matches) - 1, -1, -1) if matches[at].wanted),
-        key=scores.__getitem__,
-        reverse=True,
-    )
-    best = scores[order[0]] if order else 0.0
-    ranked = tuple(
-        Ranked(seq=matches[at].seq, score=scores[at] / best if best else 0.0, matched=lexical[at] > 0)
-        for at in order
-    )
-    once = _rarity(total=sample_size, having=1)
+    newest_first = np.flatnonzero(wanted)[::-1]
+    order = newest_first[np.argsort(-scores[newest_first], kind="stable")]
+    best = float(scores[order[0]]) if order.size else 0.0
+    shares = scores[order] / best if best else scores[order]
+    seqs = np.array([match.seq for match in matches])
+    ranked = tuple(map(Ranked, seqs[order].tolist(), shares.tolist(), (lexical[order] > 0).tolist()))
+    most_held = float(np.max(held, where=wanted, initial=0.0))
+    once = weigh_term(total=sample_size, having=1)
     telling = most_held > 0 and most_held >= max(_LEAST_COVERAGE * sum(weights), _LEAST_WEIGHT * once)
     return ranked, telling
 
 
-def _score_words(matches: Sequence[Match], weights: Sequence[float]) -> tuple[list[float], list[float]]:
+def _score_words(matches: Sequence[Match], weights: Floats) -> tuple[Floats, Floats]:
     """For each message its BM25, and the plain sum of the weights of the terms it or a neighbour has."""
-    average = sum(match.length for match in matches) / max(len(matches), 1) or 1.0
-    present = [_presence(match.mask) for match in matches]
-    seqs = [match.seq for match in matches]
-    last = len(matches) - 1
-    # Per term: what it gives, and where its bits are. Messages share few combinations of terms.
-    each = [(weight * (_SATURATION + 1), weight, BITS_PER_TERM * at) for at, weight in enumerate(weights)]
-    terms_of: dict[int, list[tuple[float, float, int]]] = {}
-    lexical, held = [0.0] * len(matches), [0.0] * len(matches)
-    for at, match in enumerate(matches):
-        before = present[at - 1] if at and seqs[at - 1] == seqs[at] - 1 else 0
-        after = present[at + 1] if at < last and seqs[at + 1] == seqs[at] + 1 else 0
-        near = present[at] | before | after
-        if not near:
-            continue
-        terms = terms_of.get(near)
-        if terms is None:
-            terms = terms_of[near] = [each[term] for term in _set_terms(near)]
-        norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * match.length / average)
-        mask = match.mask
-        score = weight = 0.0
-        for most, worth, shift in terms:
-            times = _OCCURRENCES[mask >> shift & 3]
-            often = times + _NEIGHBOUR_WEIGHT * ((before >> shift & 1) + (after >> shift & 1))
-            score += most * often / (often + norm)
-            weight += worth if times else worth * _NEIGHBOUR_WEIGHT
-        lexical[at], held[at] = score, weight
+    times = _occurrences(matches, len(weights))
+    seqs = np.array([match.seq for match in matches])
+    adjacent = (np.diff(seqs) == 1)[:, np.newaxis]
+    beside = np.zeros_like(times)
+    beside[1:] += adjacent & (times[:-1] > 0)
+    beside[:-1] += adjacent & (times[1:] > 0)
+    lengths = np.array([match.length for match in matches], dtype=float)
+    norms = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * lengths / (lengths.mean() or 1.0))
+    often = times + _NEIGHBOUR_WEIGHT * beside
+    lexical = often / (often + norms[:, np.newaxis]) @ (weights * (_SATURATION + 1))
+    held = np.where(times > 0, 1.0, np.where(beside > 0, _NEIGHBOUR_WEIGHT, 0.0)) @ weights
     return lexical, held
 
 
-def _fuse(matches: Sequence[Match], lexical: Sequence[float], vector_weight: float) -> list[float]:
+def _fuse(
+    matches: Sequence[Match], lexical: Floats, wanted: NDArray[np.bool_], vector_weight: float
+) -> Floats:
     """Both scores as shares of their best, added. Ranks alone would lose by how much the best is better: measured on the
     same dialogues, adding shares keeps about one question in a hundred more than adding reciprocal ranks."""
-    best = max((score for score, match in zip(lexical, matches, strict=True) if match.wanted), default=0.0)
-    close = [match.closeness or 0.0 for match in matches]
-    closest = max((value for value, match in zip(close, matches, strict=True) if match.wanted), default=0.0)
-    per_word = 1 / best if best else 0.0
-    if not vector_weight or closest <= 0:
-        return [score * per_word for score in lexical]
-    per_vector = vector_weight / closest
-    return [
-        score * per_word + (value * per_vector if value > 0 else 0.0)
-        for score, value in zip(lexical, close, strict=True)
-    ]
+    best = np.max(lexical, where=wanted, initial=0.0)
+    scores = lexical / best if best else np.zeros_like(lexical)
+    close = np.array([match.closeness or 0.0 for match in matches])
+    closest = np.max(close, where=wanted, initial=0.0)
+    return scores + np.maximum(close, 0.0) * (vector_weight / closest) if closest > 0 else scores
 
 
-def _presence(mask: int) -> int:
-    """The mask with the lower bit of each term set where the term occurs at all."""
-    return (mask | mask >> 1) & _PRESENT
-
-
-def _set_terms(presence: int) -> Iterable[int]:
-    while presence:
-        lowest = presence & -presence
-        yield (lowest.bit_length() - 1) // BITS_PER_TERM
-        presence ^= lowest
+def _occurrences(matches: Sequence[Match], terms: int) -> Floats:
+    """How often each message has each term, as far as the index tells it: shape (messages, terms)."""
+    masks = np.array([match.mask for match in matches], dtype=np.int64)
+    shifts = BITS_PER_TERM * np.arange(terms, dtype=np.int64)
+    return _OCCURRENCES[masks[:, np.newaxis] >> shifts & (1 << BITS_PER_TERM) - 1]

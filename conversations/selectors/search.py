@@ -7,7 +7,7 @@ queries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -35,10 +35,12 @@ from conversations.context.recall import (
     read_question,
     read_search,
     render_phrase,
+    weigh_term,
     weigh_terms,
 )
 from conversations.context.types import Passage, TokenCounter
 from conversations.context.words import quote_lexeme
+from conversations.models import Message
 
 MOST_RESULTS = 20
 RoleFilter = Literal["all", "user", "assistant"]
@@ -100,8 +102,8 @@ def search_passages(
     if not telling:
         return ()
     best = [hit for hit in ranked if hit.score >= options.falloff][: max(8, max_tokens // TOKENS_PER_HIT)]
-    rows = _read_messages(conversation_id, {seq + step for seq in _seqs(best) for step in (-1, 0, 1)})
-    messages = {seq: _found(row) for seq, row in rows.items() if seq < before_seq}
+    near = {seq + step for seq in _seqs(best) for step in (-1, 0, 1)}
+    messages = _read_messages(conversation_id, {seq for seq in near if seq < before_seq})
     return choose_passages(
         ranked=best,
         messages=messages,
@@ -140,7 +142,8 @@ def search_conversation(
     rows = _read_messages(
         conversation_id, {*_seqs(best), *(seq + step for seq in strong for step in (-1, 1))}
     )
-    shown = [hit for hit in best if hit.seq in rows]
+    written = _read_times(conversation_id, list(rows))
+    shown = [hit for hit in best if hit.seq in written]
     taken = set(_seqs(shown))
 
     def beside(seq: int, near: int) -> str:
@@ -148,19 +151,19 @@ def search_conversation(
             return ""
         taken.add(near)
         return cut_excerpt(
-            text=rows[near]["text"], terms=search.terms, max_tokens=NEIGHBOUR_TOKENS, counter=counter
+            text=rows[near].content, terms=search.terms, max_tokens=NEIGHBOUR_TOKENS, counter=counter
         )
 
     hits = tuple(
         SearchHit(
             seq=hit.seq,
-            turn=rows[hit.seq]["turn"],
-            role=rows[hit.seq]["role"],
-            created_at=rows[hit.seq]["created_at"],
+            turn=rows[hit.seq].turn,
+            role=rows[hit.seq].role,
+            created_at=written[hit.seq],
             rank=place,
             excerpt=mark_terms(
                 text=cut_excerpt(
-                    text=rows[hit.seq]["text"],
+                    text=rows[hit.seq].content,
                     terms=search.terms,
                     max_tokens=EXCERPT_TOKENS,
                     counter=counter,
@@ -239,7 +242,7 @@ def _older_matches(
     weights: Sequence[float],
 ) -> list[Match]:
     """Entries before the sample that have a rare word or a whole phrase of the query, and their neighbours."""
-    common = weigh_terms(sample=_with_share(RARE_SHARE), terms=1)[0]
+    common = weigh_term(total=SAMPLE, having=int(SAMPLE * RARE_SHARE))
     rare = sorted(
         (weight, term) for weight, term in zip(weights, query.terms, strict=True) if weight >= common
     )
@@ -273,12 +276,6 @@ def _older_matches(
     )
 
 
-def _with_share(share: float) -> list[Match]:
-    """A sample in which that share of the messages has the only term."""
-    having = int(SAMPLE * share)
-    return [Match(seq=at, length=1, mask=int(at < having)) for at in range(SAMPLE)]
-
-
 def _read_matches(sql: str, values: Sequence[Any]) -> list[Match]:
     """The rows in order of seq; the statements give the newest first."""
     with connection.cursor() as cursor:
@@ -287,20 +284,21 @@ def _read_matches(sql: str, values: Sequence[Any]) -> list[Match]:
     return [Match(*row) for row in reversed(rows)]
 
 
-def _read_messages(conversation_id: UUID, seqs: set[int]) -> dict[int, dict[str, Any]]:
+def _read_messages(conversation_id: UUID, seqs: set[int]) -> dict[int, FoundMessage]:
     """Messages by seq, those that are superseded or deleted left out whatever the index still says."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT seq, turn, role, created_at, left(content, %s) AS text FROM conversations_message"
+            "SELECT seq, turn, role, left(content, %s) FROM conversations_message"
             " WHERE conversation_id = %s AND seq = ANY(%s) AND superseded_at IS NULL AND deleted_at IS NULL",
             [_CONTENT_CHARACTERS, conversation_id, sorted(seqs)],
         )
-        names = ("seq", "turn", "role", "created_at", "text")
-        return {row[0]: dict(zip(names, row, strict=True)) for row in cursor.fetchall()}
+        return {row[0]: FoundMessage(*row) for row in cursor.fetchall()}
 
 
-def _found(row: Mapping[str, Any]) -> FoundMessage:
-    return FoundMessage(seq=row["seq"], turn=row["turn"], role=row["role"], content=row["text"])
+def _read_times(conversation_id: UUID, seqs: list[int]) -> dict[int, datetime]:
+    """When those messages were written. Apart from their texts: recall asks for many messages and for no time."""
+    found = Message.objects.filter(conversation_id=conversation_id, seq__in=seqs)
+    return dict(found.values_list("seq", "created_at"))
 
 
 def _seqs(hits: Sequence[Ranked]) -> list[int]:

@@ -27,7 +27,7 @@ _MODEL = (
 )
 # Tokens in the 12,000 characters that are sent of a result at most, in English.
 RESULT_TOKENS = 3_000
-_JSON = ("parts", "tool_calls", "artifact", "metadata")
+_JSON = tuple(_MESSAGE.index(name) for name in ("parts", "tool_calls", "artifact", "metadata"))
 
 
 class MessageRow(NamedTuple):
@@ -149,10 +149,10 @@ def previous_record(*, conversation_id: UUID, before: Any, fields: Sequence[str]
 
 
 def _message_row(values: Sequence[Any]) -> MessageRow:
-    fields = dict(zip(_MESSAGE, values, strict=True))
-    for name in _JSON:
-        fields[name] = _json(fields[name])
-    return MessageRow(**fields)
+    fields = list(values)
+    for place in _JSON:
+        fields[place] = _json(fields[place])
+    return MessageRow._make(fields)
 
 
 def _json(value: Any) -> Any:

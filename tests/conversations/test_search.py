@@ -408,7 +408,7 @@ def test_a_phrase_of_common_words_is_found_among_old_messages(long_talk):
     assert [hit.seq for hit in _tool(long_talk, '"talk number 77"').hits] == [77]
 
 
-def test_searching_takes_three_queries_however_long_the_conversation_is(talk, long_talk):
+def test_searching_takes_a_few_queries_however_long_the_conversation_is(talk, long_talk):
     """INV-10: the number of queries does not grow."""
     with CaptureQueriesContext(connection) as short:
         _passages(talk, "kayak")
@@ -417,7 +417,7 @@ def test_searching_takes_three_queries_however_long_the_conversation_is(talk, lo
     with CaptureQueriesContext(connection) as tool:
         _tool(long_talk, "kayak")
 
-    assert (len(short), len(long), len(tool)) == (2, 3, 3)
+    assert (len(short), len(long), len(tool)) == (2, 3, 4)
 
 
 def test_searching_reads_a_bounded_number_of_entries_through_indexes(long_talk):
