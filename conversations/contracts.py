@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from agentx.llm.messages import ToolSchema
 from conversations.wire import ErrorBody, MessageBody, MessageStatus, RunBody, RunStatus
+from tools.contracts import Executed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,19 @@ class CallUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """One step on the way to an answer. ``text``: what the model said beside its calls; ``executed``: in their order."""
+
+    text: str
+    executed: tuple[Executed, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a turn ended, ready to be stored. ``text`` may be empty only when ``status`` is not ``completed``."""
+    """How a turn ended, ready to be stored. ``text`` may be empty only when ``status`` is not ``completed``.
+
+    ``unstored``: a step that was carried out and that no request has shown. ``tools``: what the view told the model of.
+    """
 
     status: RunStatus
     message_status: MessageStatus
@@ -60,6 +73,8 @@ class Outcome:
     total_ms: int | None
     allocation: dict[str, Any] | None = field(default=None)
     view: dict[str, Any] | None = field(default=None)
+    unstored: Exchange | None = None
+    tools: tuple[ToolSchema, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from conversations.wire import (
     Wire,
 )
 
-StatusPhase = Literal["composing", "thinking", "waiting", "rate_limited"]
+StatusPhase = Literal["composing", "thinking", "waiting", "rate_limited", "running_tool"]
 Seq = Annotated[int, Field(ge=0, le=9_007_199_254_740_991)]  # the largest integer JavaScript holds exactly
 
 
@@ -97,8 +97,30 @@ class Thinking(EventData):
     text: str
 
 
+class ToolCalled(EventData):
+    """A tool begins to run. The first of a step ends its text: what the deltas added up to so far was said beside the
+    calls. ``arguments``: as the model wrote them, long ones cut."""
+
+    type: ClassVar[str] = "tool_call"
+    id: str
+    name: str
+    label: str
+    arguments: str
+
+
+class ToolReturned(EventData):
+    """A tool has ended. ``summary``: the first words of its result or of what went wrong."""
+
+    type: ClassVar[str] = "tool_result"
+    id: str
+    name: str
+    ok: bool
+    summary: str
+    duration_ms: int
+
+
 class MessageStored(EventData):
-    """The answer as it was stored; its content replaces whatever the deltas added up to."""
+    """The answer as it was stored; its content replaces whatever the deltas added up to since the last step."""
 
     type: ClassVar[str] = "message"
     message: MessageBody
@@ -148,7 +170,19 @@ class Close(EventData):
 
 EVENT_TYPES: dict[str, type[EventData]] = {
     cls.type: cls
-    for cls in (RunStarted, Status, ContextReport, Delta, Thinking, MessageStored, Done, RunError, Close)
+    for cls in (
+        RunStarted,
+        Status,
+        ContextReport,
+        Delta,
+        Thinking,
+        ToolCalled,
+        ToolReturned,
+        MessageStored,
+        Done,
+        RunError,
+        Close,
+    )
 }
 
 

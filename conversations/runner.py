@@ -32,6 +32,8 @@ from conversations.services.leases import Held, cancels_pending, leases_renew, r
 from conversations.services.presence import presence_save
 from conversations.services.run import TurnTools, turn_run
 from conversations.stream import NOTICES, LogWriter, redis_connect
+from tools.contracts import Tool
+from tools.registry import default_registry
 
 log = structlog.get_logger(__name__)
 
@@ -52,9 +54,13 @@ class _Working:
 
 
 class Runner:
-    """One runner. ``run`` returns after ``stop`` once every turn has ended or the grace is over."""
+    """One runner. ``run`` returns after ``stop`` once every turn has ended or the grace is over.
 
-    def __init__(self) -> None:
+    ``tools``: what its turns may call; None for the installation's.
+    """
+
+    def __init__(self, *, tools: tuple[Tool, ...] | None = None) -> None:
+        self._offered = default_registry().for_role("user") if tools is None else tools
         self._name = settings.RUNNER_ID or f"{socket.gethostname()}-{os.getpid()}"
         self.instance = f"{self._name}/{uuid4().hex[:8]}"
         self._working: dict[UUID, _Working] = {}
@@ -112,7 +118,7 @@ class Runner:
         window = await reported_window(**address)
         # Only llama.cpp's server reports its window so, and only that one can be asked for exact counts.
         counter = LlamaCppCounter(**address) if window else None
-        return TurnTools(model=model, reported_window=window, request_counter=counter)
+        return TurnTools(model=model, reported_window=window, request_counter=counter, tools=self._offered)
 
     async def _window_await(self) -> None:
         """Ask again for a while: a llama.cpp server that is still loading its model answers only later.

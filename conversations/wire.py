@@ -53,8 +53,22 @@ class ErrorBody(Wire):
     details: dict[str, Any] | None = None
 
 
+class ToolCallBody(Wire):
+    """A call the model made. ``label``: what people read; ``arguments``: JSON as the model wrote it, which may be malformed."""
+
+    id: str
+    name: str
+    label: str
+    arguments: str
+
+
 class MessageBody(Wire):
-    """A stored message. ``metadata`` of an assistant message: model, usage, timings, finish_reason, truncated, context."""
+    """A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
+    result: ok, duration_ms, summary.
+
+    An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of
+    the role ``tool`` is the result of the call ``tool_call_id`` of the step before it.
+    """
 
     id: int
     seq: int
@@ -62,6 +76,8 @@ class MessageBody(Wire):
     role: MessageRole
     content: str
     status: MessageStatus
+    tool_calls: list[ToolCallBody]
+    tool_call_id: str
     run_id: UUID | None
     metadata: dict[str, Any]
     created_at: datetime

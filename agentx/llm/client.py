@@ -106,6 +106,10 @@ class ReasoningChatOpenAI(ChatOpenAI):
             reasoning = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(reasoning, str):
                 extras["reasoning"] = reasoning
+            if isinstance(calls := delta.get("tool_calls"), list):
+                extras["calls"] = calls
+                # Taken whole from here: what is not of the usual shape would raise in the conversion.
+                delta = {key: value for key, value in delta.items() if key != "tool_calls"}
             # A chunk without a delta is passed on for its finish reason, which ChatOpenAI would drop with it.
             chunk = {**chunk, "choices": [{**choice, "delta": delta}]}
         if isinstance(usage := chunk.pop("usage", None), dict):
@@ -232,4 +236,5 @@ def _read_chunk(reader: AnswerReader, chunk: ChatGenerationChunk) -> list[Stream
         reasoning=extras.get("reasoning") or "",
         finish=(chunk.generation_info or {}).get("finish_reason"),
         usage=extras.get("usage"),
+        calls=extras.get("calls") or (),
     )

@@ -123,8 +123,15 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCalls:
+    """All calls of one answer, whole and in order; they come once, before usage and finish. Ids are unique in it."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A chunk without text. It says nothing, but it is a sign of life."""
 
 
-StreamItem = ContentDelta | ReasoningDelta | UsageReport | Finish | Heartbeat
+StreamItem = ContentDelta | ReasoningDelta | ToolCalls | UsageReport | Finish | Heartbeat

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentx.errors import ProviderFailed, StreamBroken
-from agentx.llm.messages import ContentDelta, Finish, Heartbeat, ReasoningDelta, StreamItem, UsageReport
+from agentx.llm.calls import CallAssembler
+from agentx.llm.messages import (
+    ContentDelta,
+    Finish,
+    Heartbeat,
+    ReasoningDelta,
+    StreamItem,
+    ToolCall,
+    ToolCalls,
+    UsageReport,
+)
 from agentx.llm.thinking import ThinkSplitter
 from agentx.llm.usage import read_usage
 
@@ -23,15 +33,22 @@ class AnswerReader:
     def __init__(self, *, most_characters: int) -> None:
         self.output_started = False
         self._splitter = ThinkSplitter()
+        self._calls = CallAssembler()
         self._most_characters = most_characters
         self._characters = 0
         self._finish: str | None = None
         self._usage: UsageReport | None = None
 
     def take(
-        self, *, content: str, reasoning: str, finish: object, usage: Mapping[str, Any] | None
+        self,
+        *,
+        content: str,
+        reasoning: str,
+        finish: object,
+        usage: Mapping[str, Any] | None,
+        calls: Sequence[object] = (),
     ) -> list[StreamItem]:
-        """The items of one chunk, at least one. ``finish`` is whatever the provider wrote there.
+        """The items of one chunk, at least one. ``finish``, ``calls``: whatever the provider wrote there.
 
         Raises ``StreamBroken`` when the answer is beyond every limit.
         """
@@ -45,11 +62,14 @@ class AnswerReader:
             self._usage = read_usage(
                 usage
             )  # some servers send a running total in every chunk: the last one counts
+        if calls:
+            self._calls.take(calls)
+            self.output_started = True
         self._note_output(items)
         return items or [Heartbeat()]
 
     def end(self) -> list[StreamItem]:
-        """What was held back, then usage and finish. P21: without a finish reason the answer was cut off, however
+        """What was held back, then the calls, usage and finish. P21: without a finish reason the answer was cut off, however
         politely the stream ended: ``StreamBroken``, or ``ProviderFailed`` when nothing had come at all.
         """
         items: list[StreamItem] = list(self._splitter.finish())
@@ -60,6 +80,12 @@ class AnswerReader:
                     "The model server ended its answer in the middle; what came is kept", output_started=True
                 )
             raise ProviderFailed("The model server ended its answer before it had said anything")
+        calls = tuple(
+            ToolCall(clean_text(call.id), clean_text(call.name), clean_text(call.arguments))
+            for call in self._calls.end()
+        )
+        if calls:
+            items.append(ToolCalls(calls))
         if self._usage is not None:
             items.append(self._usage)
         return [*items, Finish(self._finish)]
@@ -69,7 +95,7 @@ class AnswerReader:
             if isinstance(item, ContentDelta | ReasoningDelta):
                 self.output_started = True
                 self._characters += len(item.text)
-        if self._characters > self._most_characters:
+        if self._characters + self._calls.characters > self._most_characters:
             raise StreamBroken(
                 "The model wrote more than any answer may have and was cut off", output_started=True
             )

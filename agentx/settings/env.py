@@ -198,6 +198,13 @@ VARIABLES: tuple[Variable, ...] = (
         "Grace for running answers when a runner is told to stop.",
         minimum=0,
     ),
+    Variable(
+        "TOOL_MAX_ROUNDS",
+        "int",
+        16,
+        "Rounds of tool calls in one turn; then the model is asked to answer from what it has.",
+        minimum=1,
+    ),
     Variable("RUNNER_CONCURRENCY", "int", 128, "Answers one runner writes at the same time.", minimum=1),
     Variable("RUN_QUEUE_LIMIT", "int", 100, "Waiting runs above which new messages get 429.", minimum=1),
     Variable("EVENT_FLUSH_SECONDS", "float", 0.025, "Text deltas are gathered for this long.", minimum=0),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from conversations.context.assemble import View
-from conversations.context.types import PreviousCall, Snapshot
+from conversations.context.render import hash_tools
+from conversations.context.types import PreviousCall, Snapshot, TranscriptMessage
 
 Fate = Literal["verbatim", "shortened", "recalled", "in_ledger", "in_segment", "reachable", "left_out"]
 
@@ -47,6 +48,8 @@ def record_view(*, view: View, snapshot: Snapshot) -> dict[str, Any]:
         "first_seq": view.allocation.first_seq,
         "through_seq": view.history[-1].message.seq if view.history else snapshot.epoch.cut_seq,
         "question_seq": snapshot.question.seq,
+        "current": [_followed(message) for message in snapshot.current[1:]],
+        "tools": hash_tools(view.tools) if view.tools else None,
         "sent": to_ranges(item.message.seq for item in view.history),
         "shortened": to_ranges(item.message.seq for item in view.history if item.form == "shortened"),
         "quoted": sorted({seq for block in snapshot.epoch.blocks for seq in block.seqs}),
@@ -60,6 +63,11 @@ def record_view(*, view: View, snapshot: Snapshot) -> dict[str, Any]:
         "repaired": view.repaired,
         "calibration": snapshot.model.calibration,
     }
+
+
+def _followed(message: TranscriptMessage) -> int | dict[str, str]:
+    """What followed the question: the seq of a stored message, or what was said in this request alone."""
+    return message.seq or {"role": message.role, "content": message.content}
 
 
 def previous_call(record: Mapping[str, Any]) -> PreviousCall | None:

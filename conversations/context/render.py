@@ -134,8 +134,13 @@ def fingerprint_prefix(
     return {
         "model": _hash([model, strict_roles]),
         "prompt": _hash([FORMS_VERSION, system_prompt]),
-        "tools": _hash([_tool(tool) for tool in tools]),
+        "tools": hash_tools(tools),
     }
+
+
+def hash_tools(tools: Sequence[ToolSchema]) -> str:
+    """Names a set of tools by what the model is told of it, in its order."""
+    return _hash([_tool(tool) for tool in tools])
 
 
 def _hash(value: object) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from conversations.models import Conversation, Message, Run
 from conversations.wire import (
@@ -14,6 +15,7 @@ from conversations.wire import (
     RunBody,
     RunStatus,
     TimingsBody,
+    ToolCallBody,
     UsageBody,
 )
 
@@ -27,10 +29,25 @@ def message_body(row: Message) -> MessageBody:
         role=cast(MessageRole, row.role),
         content=row.content,
         status=cast(MessageStatus, row.status),
+        tool_calls=[_tool_call_body(call) for call in row.tool_calls],
+        tool_call_id=row.tool_call_id,
         run_id=row.run_id,
         metadata=row.metadata,
         created_at=row.created_at,
     )
+
+
+def _tool_call_body(call: Mapping[str, Any]) -> ToolCallBody:
+    """Calls that came in with an imported transcript have no label."""
+    return ToolCallBody(
+        id=call["id"], name=call["name"], label=call.get("label") or call["name"], arguments=call["arguments"]
+    )
+
+
+def answer_of(run: Run) -> Message | None:
+    """The row of a run's answer, if it stored one: not a step on the way to it."""
+    rows = run.written_messages.filter(role=Message.Role.ASSISTANT, tool_calls=[])
+    return rows.order_by("-seq").first()
 
 
 def run_body(row: Run) -> RunBody:

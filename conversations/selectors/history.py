@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from agentx.errors import InvalidInput
 from conversations.models import Run
 from conversations.selectors import access
-from conversations.selectors.bodies import conversation_body, message_body, run_body
+from conversations.selectors.bodies import answer_of, conversation_body, message_body, run_body
 from conversations.wire import ConversationBody, MessageBody, RunBody
 
 
@@ -52,7 +52,7 @@ def message_page(
 def message_by_run(*, user_id: int, run_id: UUID) -> MessageBody | None:
     """The answer a run stored, if it stored one."""
     run = access.run_get(user_id=user_id, run_id=run_id)
-    row = run.written_messages.order_by("-seq").first()
+    row = answer_of(run)
     return None if row is None else message_body(row)
 
 

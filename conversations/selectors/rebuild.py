@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
-
-from agentx.llm.messages import ChatMessage, SystemMessage, UserMessage
+from agentx.llm.messages import ChatMessage, SystemMessage, ToolSchema, UserMessage
 from agentx.llm.tokens import default_counter
 from agentx.telemetry import redact_secrets
 from conversations.context.exchanges import keep_whole_exchanges
-from conversations.context.forms import shape_first_sent, shape_messages
+from conversations.context.forms import RESULT_CHARACTERS, shape_first_sent, shape_messages
 from conversations.context.prompt import BASE_PROMPT
 from conversations.context.record import from_ranges
 from conversations.context.render import (
@@ -27,7 +25,7 @@ from conversations.context.render import (
     render_context,
 )
 from conversations.context.types import FrozenBlock, TranscriptMessage
-from conversations.models import Message, Run
+from conversations.models import Message, Run, ToolSet
 from conversations.selectors.snapshot import transcript_message
 from conversations.selectors.withdrawn import Withdrawn
 from conversations.wire_context import Rebuilt, RebuiltRequestBody
@@ -54,12 +52,15 @@ def request_rebuild(*, run: Run, stored: StoredView) -> RebuiltRequestBody:
     if stored.blocks is None and record["cut_seq"]:
         gone = f"The row of epoch {record['epoch']} is gone, and with it the blocks before the history"
         return RebuiltRequestBody(rebuilt="unknown", reason=gone, messages=[])
-    sent = from_ranges(record["sent"])
-    rows = _rows_read(conversation_id=run.conversation_id, sent=sent, question_seq=record["question_seq"])
+    tools = _tools_read(record.get("tools"))
+    if tools is None:
+        gone = "What the model was told of its tools is gone"
+        return RebuiltRequestBody(rebuilt="unknown", reason=gone, messages=[])
+    sent = from_ranges(record["sent"]) | _current_seqs(record)
+    rows = _rows_read(conversation_id=run.conversation_id, seqs=sent)
     messages = _emit(record, stored, rows)
-    found = {row.seq for row in rows}
-    missing = len((sent | {record["question_seq"]}) - found)
-    rebuilt, reason = _judge(record, stored, messages, missing)
+    missing = len(sent - {row.seq for row in rows})
+    rebuilt, reason = _judge(record, stored, messages, tools, missing)
     return RebuiltRequestBody(rebuilt=rebuilt, reason=reason, messages=dump_request(messages))
 
 
@@ -80,10 +81,23 @@ def may_show_tail(record: Mapping[str, Any], *, withdrawn: Withdrawn) -> bool:
     return not any(withdrawn.deletes_any(passage["seqs"]) for passage in record["recalled"])
 
 
-def _rows_read(*, conversation_id: UUID, sent: set[int], question_seq: int) -> tuple[TranscriptMessage, ...]:
+def _current_seqs(record: Mapping[str, Any]) -> set[int]:
+    """The question and the stored messages that followed it in the request."""
+    followed = record.get("current", ())  # runs of older releases had nothing behind their question
+    return {record["question_seq"], *(item for item in followed if isinstance(item, int))}
+
+
+def _tools_read(name: str | None) -> tuple[ToolSchema, ...] | None:
+    """The tools a request named: none where it named none, None where they are not known any more."""
+    if name is None:
+        return ()
+    found = ToolSet.objects.filter(hash=name).first()
+    return None if found is None else tuple(ToolSchema(**schema) for schema in found.schemas)
+
+
+def _rows_read(*, conversation_id: UUID, seqs: set[int]) -> tuple[TranscriptMessage, ...]:
     """The messages that were sent and still exist; what was superseded since is among them."""
-    rows = Message.objects.filter(conversation_id=conversation_id, deleted_at=None)
-    rows = rows.filter(Q(seq__in=sorted(sent)) | Q(seq=question_seq))
+    rows = Message.objects.filter(conversation_id=conversation_id, deleted_at=None, seq__in=sorted(seqs))
     return tuple(transcript_message(row) for row in rows.order_by("seq"))
 
 
@@ -93,7 +107,7 @@ def _emit(
     """The messages in the order in which a view has them."""
     counter = default_counter()
     history = keep_whole_exchanges([row for row in rows if row.seq < record["question_seq"]])
-    question = [row for row in rows if row.seq == record["question_seq"]]
+    current = _current(record, rows, used={call.id for row in history for call in row.tool_calls})
     context, tail = _slow_text(record, stored), record["tail"]
     if not may_show_tail(record, withdrawn=stored.withdrawn):
         tail = WITHHELD
@@ -102,9 +116,26 @@ def _emit(
     shaped = shape_messages(messages=history, settled_seq=record["settled_seq"], counter=counter)
     messages += [item.value for item in shaped]
     messages += [UserMessage(content=tail)] if tail else []
-    limit = record["excerpt"]
-    messages += [shape_first_sent(row, counter=counter, excerpt=limit).value for row in question]
+    limit = RESULT_CHARACTERS if record["excerpt"] is None else record["excerpt"]
+    messages += [shape_first_sent(row, counter=counter, excerpt=limit).value for row in current]
     return merge_same_roles(messages) if record["strict_roles"] else tuple(messages)
+
+
+def _current(
+    record: Mapping[str, Any], rows: Sequence[TranscriptMessage], *, used: set[str]
+) -> tuple[TranscriptMessage, ...]:
+    """The question and what followed it, in the order of the request."""
+    by_seq = {row.seq: row for row in rows}
+    question = by_seq.get(record["question_seq"])
+    followed: list[TranscriptMessage] = []
+    for item in record.get("current", ()):
+        if isinstance(item, int):
+            followed += [by_seq[item]] if item in by_seq else []
+        else:
+            followed.append(
+                TranscriptMessage(id=0, seq=0, turn=question.turn if question else 0, tokens=0, **item)
+            )
+    return (*([question] if question else []), *keep_whole_exchanges(followed, used_ids=used))
 
 
 def _slow_text(record: Mapping[str, Any], stored: StoredView) -> str:
@@ -118,34 +149,39 @@ def _slow_text(record: Mapping[str, Any], stored: StoredView) -> str:
 
 
 def _judge(
-    record: Mapping[str, Any], stored: StoredView, messages: Sequence[ChatMessage], missing: int
+    record: Mapping[str, Any],
+    stored: StoredView,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSchema],
+    missing: int,
 ) -> tuple[Rebuilt, str | None]:
     """Whether the request is the one that was sent, and why it is not."""
     if not record["hash"]:
         return "unknown", "No hash of the request was stored"
-    if hash_request(messages=messages) == record["hash"]:
+    if hash_request(messages=messages, tools=tools) == record["hash"]:
         return "identical", None
     if missing:
         what = "1 message that was" if missing == 1 else f"{missing:,} messages that were"
         return "differs", f"{what} sent cannot be read any more: deleted since"
     if stored.withdrawn.deleted:
         return "differs", "It quoted messages that were deleted since"
-    changed = _changed_prefix(record, stored.fingerprint)
+    changed = _changed_prefix(record, stored.fingerprint, tools)
     if changed:
         return "differs", f"The {changed} that went with it is another by now"
     return "differs", "What this release makes of the stored messages is not what was sent"
 
 
-def _changed_prefix(record: Mapping[str, Any], fingerprint: str | None) -> str | None:
+def _changed_prefix(
+    record: Mapping[str, Any], fingerprint: str | None, tools: Sequence[ToolSchema]
+) -> str | None:
     """Which part of what stands before the history is not what it was."""
     if not fingerprint:
         return None
     was = dict(piece.split("=", 1) for piece in fingerprint.split("."))
     now = fingerprint_prefix(
-        model=record["model"], strict_roles=record["strict_roles"], system_prompt=BASE_PROMPT, tools=()
+        model=record["model"], strict_roles=record["strict_roles"], system_prompt=BASE_PROMPT, tools=tools
     )
-    names = {"prompt": "system text", "tools": "set of tools"}
-    return next((name for key, name in names.items() if was.get(key) != now[key]), None)
+    return "system text" if was.get("prompt") != now["prompt"] else None
 
 
 def _clean(value: Any) -> Any:

@@ -11,6 +11,7 @@ import django.db
 import structlog
 from django.db.models import QuerySet
 
+from agentx.llm.messages import ToolSchema
 from agentx.llm.tokens import TokenCounter, default_counter
 from conversations.context.budget import derive_budget
 from conversations.context.layout import derive_recall_tokens
@@ -43,12 +44,17 @@ log = structlog.get_logger(__name__)
 MAX_ROWS = 400
 # Rows whose stored tokens add up to this many budgets are loaded at most: what settles is shortened before it is counted.
 MOST_BUDGETS = 4
+# Of the budget, what the schemas of tools may take: in a window of 2,048 tokens none are offered, in one of 4,096 they are.
+TOOLS_SHARE = 0.2
 
 
-def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapshot:
+def snapshot_load(
+    *, run_id: UUID, reported_window: int | None = None, tools: tuple[ToolSchema, ...] = ()
+) -> Snapshot:
     """The snapshot of a run: its question, and the newest live messages after the cut.
 
-    ``reported_window``: tokens the provider says its model takes, when it was asked.
+    ``reported_window``: tokens the provider says its model takes, when it was asked. ``tools``: those to offer if the
+    model can call any.
     """
     run = run_row(run_id=run_id)
     conversation = Conversation(
@@ -65,6 +71,7 @@ def snapshot_load(*, run_id: UUID, reported_window: int | None = None) -> Snapsh
         model=run.model,
         reported_window=reported_window,
         before=run.created_at,
+        tools=tools,
     )
 
 
@@ -75,6 +82,7 @@ def conversation_snapshot(
     model: str,
     reported_window: int | None = None,
     before: datetime | None = None,
+    tools: tuple[ToolSchema, ...] = (),
 ) -> Snapshot:
     """The snapshot for a question that may not be stored yet, whose seq is then the next one.
 
@@ -103,10 +111,17 @@ def conversation_snapshot(
         rules=rules,
         unloaded=unloaded,
         revision=conversation.revision,
+        tools=_offered(tools, able=profile.tools, budget=most_tokens // MOST_BUDGETS),
         epoch=epoch,
         previous=_previous_call(conversation.pk, before),
     )
     return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
+
+
+def _offered(tools: tuple[ToolSchema, ...], *, able: bool, budget: int) -> tuple[ToolSchema, ...]:
+    """All the tools or none: none where the model cannot call any, or where their schemas would crowd out the words."""
+    fits = tools and default_counter().count_tools(tools) <= budget * TOOLS_SHARE
+    return tools if able and fits else ()
 
 
 def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage, ...]:

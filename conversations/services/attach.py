@@ -22,7 +22,7 @@ from conversations.contracts import Settled
 from conversations.events import Attached, Live, Reset, RunMissing, encode_event
 from conversations.models import Run
 from conversations.selectors import access
-from conversations.selectors.bodies import message_body, run_body
+from conversations.selectors.bodies import answer_of, message_body, run_body
 from conversations.services.hub import Listener, LogHub, log_hub
 from conversations.services.leases import run_settle_if_expired
 from conversations.services.terminal import terminal_events
@@ -224,7 +224,7 @@ def _follow_state(*, user_id: int, run_id: UUID) -> _State:
     run = run_body(row)
     settled = None
     if row.status not in Run.ACTIVE:
-        answer = row.written_messages.order_by("-seq").first()
+        answer = answer_of(row)
         settled = Settled(run=run, answer=None if answer is None else message_body(answer))
     return _State(run=run, partial=PartialBody(text=row.partial_text, seq=row.partial_seq), settled=settled)
 

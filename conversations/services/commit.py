@@ -11,12 +11,15 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agentx.llm.messages import ToolSchema
 from agentx.queue import enqueue_on_commit
 from agentx.redis_client import redis_client
+from conversations.context.render import hash_tools
 from conversations.contracts import CallUsage, Outcome, RunClaim, Settled
 from conversations.events import encode_event
-from conversations.models import Message, ModelCall, Run
-from conversations.selectors.bodies import message_body, run_body
+from conversations.models import Message, ModelCall, Run, ToolSet
+from conversations.selectors.bodies import answer_of, message_body, run_body
+from conversations.services.exchanges import exchange_append
 from conversations.services.locks import conversation_lock, run_lock_owned
 from conversations.services.models import calibration_note
 from conversations.services.notices import notice_on_commit
@@ -53,7 +56,7 @@ def settled_read(*, claim: RunClaim) -> Settled | None:
     )
     if run is None:
         return None
-    answer = run.written_messages.order_by("-seq").first()
+    answer = answer_of(run)
     return Settled(run=run_body(run), answer=None if answer is None else message_body(answer))
 
 
@@ -75,6 +78,8 @@ def run_settle(
         timings = TimingsBody(
             queued_ms=queued_ms, first_token_ms=outcome.first_token_ms, total_ms=outcome.total_ms
         )
+        if outcome.unstored is not None:
+            exchange_append(conversation=conversation, run=run, exchange=outcome.unstored, excerpt=None)
         answer = None
         if outcome.text.strip():
             answer = message_append(
@@ -89,6 +94,7 @@ def run_settle(
                 run=run,
             )
         _model_calls_store(run=run, calls=outcome.calls)
+        _tool_set_store(outcome.tools)
         run.status = outcome.status
         run.final_seq = last_seq + terminal_count(has_answer=answer is not None, last_seq=last_seq)
         run.finish_reason = outcome.finish_reason
@@ -186,6 +192,16 @@ def log_finish(*, settled: Settled, token: UUID, last_seq: int) -> None:
             str(settings.EVENT_LOG_TTL_SECONDS),
             *payloads,
         )
+
+
+def _tool_set_store(tools: tuple[ToolSchema, ...]) -> None:
+    """Keep what the model was told of its tools, so that the request can be made again when they have changed."""
+    if not tools:
+        return
+    schemas = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+    ]
+    ToolSet.objects.bulk_create([ToolSet(hash=hash_tools(tools), schemas=schemas)], ignore_conflicts=True)
 
 
 def _model_calls_store(*, run: Run, calls: tuple[CallUsage, ...]) -> None:

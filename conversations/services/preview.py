@@ -30,6 +30,7 @@ from conversations.selectors.withdrawn import Withdrawn, withdrawn_read
 from conversations.services.epochs import with_epoch
 from conversations.services.evidence import evidence_read
 from conversations.wire_context import ContextPreviewBody, SegmentBody
+from tools.registry import default_registry, tool_schemas
 
 
 def context_preview(
@@ -52,6 +53,7 @@ def context_preview(
         question=_draft_message(conversation, message),
         model=model,
         reported_window=_last_reported_window(conversation, model=model),
+        tools=tool_schemas(default_registry().for_role("user")),
     )
     withdrawn = _withdrawn(conversation)
     try:

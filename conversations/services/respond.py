@@ -1,226 +1,346 @@
-"""Hop 6: let the model answer, publish every piece as it comes, and keep what came whatever happens."""
+"""Hop 6: ask the model, carry out the tools it calls, show it the results, until it has answered.
+
+Every request extends the one before it: what the turn adds stands behind the question, and the view is not read again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from agentx.errors import EmptyAnswer, RateLimited, RetryableModelError
-from agentx.llm.client import ChatModel, with_stall_watch
-from agentx.llm.messages import (
-    ContentDelta,
-    Finish,
-    ReasoningDelta,
-    StreamItem,
-    UsageReport,
+import structlog
+from django.conf import settings
+from tools.registry import tool_schemas
+from tools.services.execute import calls_execute
+
+from agentx import metrics
+from agentx.errors import ContextOverflow, EmptyAnswer
+from agentx.llm.client import ChatModel
+from agentx.llm.counting import RequestCounter
+from agentx.llm.messages import ToolCall
+from agentx.llm.tokens import default_counter
+from conversations.context.budget import derive_budget
+from conversations.context.nudges import (
+    CONTINUE,
+    ECHO,
+    EMPTY,
+    LAST_ROUND,
+    clean_echo,
+    make_draft,
+    make_nudge,
 )
-from agentx.llm.retry import rate_limit_wait
-from conversations.context.assemble import View
-from conversations.contracts import CallUsage
-from conversations.events import Delta, Status, Thinking
+from conversations.context.types import DoesNotFitError, TranscriptMessage
+from conversations.contracts import Exchange, RunClaim
+from conversations.events import Status, ToolCalled, ToolReturned
+from conversations.models.model_record import LEAST_WINDOW
+from conversations.services.call import Answer, Draft, RespondLimits, model_call
+from conversations.services.control import TurnControl
+from conversations.services.exchanges import (
+    clip_arguments_text,
+    exchange_store,
+    summarize_result,
+    transcript_rows,
+)
+from conversations.services.models import window_learn
+from conversations.services.patience import db_patiently
+from conversations.services.report import context_report, log_budgets
+from conversations.services.view import Prepared, view_prepare, without_tools
 from conversations.stream import RunLog
+from tools.contracts import Executed, Tool, ToolContext, ToolResult
 
-# A provider that fails before any output is asked once more after this many seconds.
-RETRY_AFTER_FAILURE = 1.0
+log = structlog.get_logger(__name__)
+
+# A request that the provider calls too long is made smaller and sent again at most so often.
+OVERFLOW_RUNGS = 3
+# What is left of the window after an overflow that named none.
+_NARROWER = 0.75
+# Calls of one answer beyond this many are refused: no question needs them, and each is a message in the transcript.
+MOST_CALLS = 64
+# Rounds that only write down the state of work before further ones are refused.
+STATE_ROUNDS = 3
+_SPINNING = (
+    "The state has been written down often enough in this turn; nothing was changed. Answer the person now."
+)
+_TOO_MANY = (
+    f"Not carried out: one reply may make at most {MOST_CALLS} calls. Ask again for what is still needed."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class RespondLimits:
-    """The operator's limits, in seconds."""
+class TurnTools:
+    """What a turn needs from its runner. ``tools``: those that may be called, in the order in which they are offered."""
 
-    stall: float
-    first_ping: float
-    ping_interval: float
-    rate_limit_schedule: tuple[float, ...]
-
-
-@dataclass(slots=True)
-class Draft:
-    """The answer so far. Filled while it streams, so that a failure at any moment finds what had come."""
-
-    pieces: list[str] = field(default_factory=list)
-    characters: int = 0
-    thought: bool = False
-    finish_reason: str | None = None
-    first_token_ms: int | None = None
-    calls: list[CallUsage] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-    @property
-    def output_started(self) -> bool:
-        return bool(self.pieces) or self.thought
-
-
-async def turn_respond(
-    *,
-    model: ChatModel,
-    model_name: str,
-    view: View,
-    draft: Draft,
-    run_log: RunLog,
-    limits: RespondLimits,
-    started: float,
-) -> None:
-    """Stream the answer to ``view`` into ``draft`` and ``run_log``.
-
-    ``started``: the monotonic time from which the first token is timed. Before any output, a rate limit is waited out visibly and a failing provider is asked once more. Raises
-    ``ModelError`` and ``EmptyAnswer``; whatever came before stays in ``draft``.
-    """
-    limited, failed = 0, 0
-    run_log.emit(Status(phase="composing", label="Composing the answer"))
-    while True:
-        try:
-            await _call_stream(
-                model=model,
-                model_name=model_name,
-                view=view,
-                draft=draft,
-                run_log=run_log,
-                limits=limits,
-                started=started,
-            )
-        except RateLimited as error:
-            wait = rate_limit_wait(
-                attempt=limited, retry_after=error.retry_after, schedule=limits.rate_limit_schedule
-            )
-            if draft.output_started or wait is None:
-                raise
-            limited += 1
-            seconds = round(wait)
-            label = f"The model provider is limiting requests; trying again in {seconds} s"
-            run_log.emit(Status(phase="rate_limited", label=label, seconds=seconds))
-            await asyncio.sleep(wait)
-        except RetryableModelError as error:
-            if draft.output_started or error.output_started or failed:
-                raise
-            failed += 1
-            await asyncio.sleep(RETRY_AFTER_FAILURE)
-        else:
-            break
-    if not draft.text.strip():
-        raise EmptyAnswer
-
-
-async def _call_stream(
-    *,
-    model: ChatModel,
-    model_name: str,
-    view: View,
-    draft: Draft,
-    run_log: RunLog,
-    limits: RespondLimits,
-    started: float,
-) -> None:
-    """One model call; its usage is recorded even when it fails."""
-    call = _Call(
-        model=model_name,
-        started=time.monotonic(),
-        estimated_prompt_tokens=view.allocation.used,
-        predicted_cached_tokens=view.allocation.predicted_cached,
-    )
-    items = model.stream(
-        messages=view.messages,
-        max_output_tokens=view.allocation.response,
-        tools=view.tools,
-        cache_breakpoints=view.breakpoints,
-    )
-    watched = _with_waiting_pings(
-        with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
-    )
-    try:
-        async with aclosing(watched) as source:  # so that the connection ends with the call, whatever ends it
-            async for item in source:
-                if isinstance(item, ContentDelta | ReasoningDelta):
-                    if draft.first_token_ms is None:
-                        draft.first_token_ms = _milliseconds_since(started)
-                    _publish(item, draft=draft, run_log=run_log)
-                elif isinstance(item, Finish):
-                    draft.finish_reason = item.reason
-                call.note(item)
-    finally:
-        draft.calls.append(call.as_usage(index=len(draft.calls)))
-
-
-_UNREPORTED = UsageReport(prompt_tokens=None, cached_tokens=None, output_tokens=None, reasoning_tokens=None)
+    model: ChatModel
+    reported_window: int | None
+    request_counter: RequestCounter | None = None
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(slots=True)
-class _Call:
-    """What one model call is remembered by."""
+class Turn:
+    """The moving parts of one turn. ``prepared``: the view of its newest call."""
 
-    model: str
+    claim: RunClaim
+    run_log: RunLog
+    control: TurnControl
+    draft: Draft
     started: float
-    estimated_prompt_tokens: int
-    predicted_cached_tokens: int | None
-    first_token_ms: int | None = None
-    finish_reason: str = ""
-    reported: UsageReport = _UNREPORTED
+    prepared: Prepared | None = None
 
-    def note(self, item: StreamItem) -> None:
-        if isinstance(item, ContentDelta | ReasoningDelta) and self.first_token_ms is None:
-            self.first_token_ms = _milliseconds_since(self.started)
-        elif isinstance(item, UsageReport):
-            self.reported = item
-        elif isinstance(item, Finish):
-            self.finish_reason = item.reason
 
-    def as_usage(self, *, index: int) -> CallUsage:
-        return CallUsage(
-            call_index=index,
-            model=self.model,
-            prompt_tokens=self.reported.prompt_tokens,
-            cached_tokens=self.reported.cached_tokens,
-            output_tokens=self.reported.output_tokens,
-            reasoning_tokens=self.reported.reasoning_tokens,
-            estimated_prompt_tokens=self.estimated_prompt_tokens,
-            predicted_cached_tokens=self.predicted_cached_tokens,
-            first_token_ms=self.first_token_ms,
-            total_ms=_milliseconds_since(self.started),
-            finish_reason=self.finish_reason,
+async def turn_respond(*, turn: Turn, tools: TurnTools, limits: RespondLimits) -> None:
+    """Answer the question of a turn; the answer is in ``turn.draft``, and every finished step is stored.
+
+    Raises ``ModelError``, ``EmptyAnswer``, ``DoesNotFitError`` and ``ViewUnstable``; what came before them stays in the
+    draft.
+    """
+    await _Rounds(turn=turn, tools=tools, limits=limits).run()
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """The rounds of one turn. ``added``: what followed the question, as the next request has it."""
+
+    turn: Turn
+    tools: TurnTools
+    limits: RespondLimits
+    added: list[TranscriptMessage] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
+    rounds: int = 0
+    state_rounds: int = 0
+    nudged: bool = False
+    continued: bool = False
+    asked_to_end: bool = False
+    text_only: bool = False
+
+    async def run(self) -> None:
+        while True:
+            answer = await self._ask()
+            if answer.calls and self.asked_to_end and not self.text_only:
+                # Told to answer and calling all the same: once more, without anything to call.
+                self.text_only = True
+                self.turn.draft.pieces.clear()
+            elif answer.calls and not self.text_only:
+                await self._carry_out(answer)
+            elif self._is_final(answer):
+                return
+
+    async def _ask(self) -> Answer:
+        """One call, with the request made smaller when the provider says that it is too long."""
+        cap: int | None = None
+        refused: ContextOverflow | None = None
+        for rung in range(1, OVERFLOW_RUNGS + 1):
+            try:
+                prepared = await self._prepare(cap)
+            except DoesNotFitError:
+                if refused is None or refused.details.get("window") == cap:
+                    raise
+                raise refused from None  # the limit was our guess; what the provider said is what is known
+            if refused is not None and self.turn.prepared is not None:
+                _require_smaller(prepared, self.turn.prepared, refused)
+            self.turn.prepared = prepared
+            await self._store_step(prepared)
+            self.turn.run_log.emit(context_report(prepared))
+            log_budgets(prepared)
+            try:
+                return await self._call(prepared)
+            except ContextOverflow as overflow:
+                if self.turn.draft.answering or rung == OVERFLOW_RUNGS:
+                    raise
+                refused, cap = overflow, await _narrow(self.turn.claim, overflow, prepared)
+        raise AssertionError("the last rung returns or raises")
+
+    async def _prepare(self, cap: int | None) -> Prepared:
+        turn, tools = self.turn, self.tools
+        prepared = await view_prepare(
+            run_id=turn.claim.run_id,
+            conversation_id=turn.claim.conversation_id,
+            reported_window=tools.reported_window,
+            request_counter=tools.request_counter,
+            window_cap=cap,
+            tools=tool_schemas(tools.tools),
+            base=None if turn.prepared is None else turn.prepared.snapshot,
+            added=(*self.added, *self._unstored_rows()),
+        )
+        return without_tools(prepared) if self.text_only else prepared
+
+    async def _call(self, prepared: Prepared) -> Answer:
+        turn = self.turn
+        turn.run_log.emit(Status(phase="composing", label="Composing the answer"))
+        return await model_call(
+            model=self.tools.model,
+            model_name=turn.claim.model,
+            view=prepared.view,
+            draft=turn.draft,
+            run_log=turn.run_log,
+            limits=self.limits,
+            started=turn.started,
         )
 
+    # ---- steps -------------------------------------------------------------------------------------------------------
 
-def _publish(item: ContentDelta | ReasoningDelta, *, draft: Draft, run_log: RunLog) -> None:
-    """Draft and log change together, without an await between them, so that a checkpoint's text fits its seq."""
-    if isinstance(item, ContentDelta):
-        run_log.emit(Delta(text=item.text))
-        draft.pieces.append(item.text)
-        draft.characters += len(item.text)
-        return
-    if not draft.thought:
-        run_log.emit(Status(phase="thinking", label="Thinking"))
-        draft.thought = True
-    run_log.emit(Thinking(text=item.text))
+    async def _carry_out(self, answer: Answer) -> None:
+        """Run the calls of an answer; the step is stored with the request that shows its results."""
+        draft, run_log = self.turn.draft, self.turn.run_log
+        by_name = {tool.name: tool for tool in self._offered()}
+        refusal = self._refusal(answer.calls, by_name)
+        wanted = () if refusal else answer.calls[:MOST_CALLS]
+        label = "Running tools" if len(wanted) != 1 else _label(wanted[0], by_name)
+        run_log.emit(Status(phase="running_tool", label=label))
+        for call in answer.calls:
+            arguments = clip_arguments_text(call.arguments)
+            run_log.emit(
+                ToolCalled(id=call.id, name=call.name, label=_label(call, by_name), arguments=arguments)
+            )
+        executed = list(
+            await calls_execute(
+                calls=wanted, tools=by_name, context=await self._context(), on_end=self._on_end
+            )
+        )
+        for call in answer.calls[len(wanted) :]:
+            result = ToolResult(content=refusal or _TOO_MANY, ok=False)
+            executed.append(Executed(call=call, result=result, seconds=0.0, label=_label(call, by_name)))
+            self._on_end(executed[-1])
+        # From here to the end without an await: a stop finds the step either in the text or among what is to be stored.
+        draft.unstored = Exchange(text=draft.text, executed=tuple(executed))
+        draft.pieces.clear()
+        self.called.update(call.name for call in answer.calls)
+        self.rounds += 1
+
+    def _refusal(self, calls: tuple[ToolCall, ...], by_name: Mapping[str, Tool]) -> str | None:
+        """Why no call of this answer is carried out, where none is."""
+        only_state = all(call.name in by_name and by_name[call.name].group == "state" for call in calls)
+        self.state_rounds = self.state_rounds + 1 if only_state else 0
+        return _SPINNING if self.state_rounds > STATE_ROUNDS else None
+
+    def _on_end(self, executed: Executed) -> None:
+        self.turn.run_log.emit(
+            ToolReturned(
+                id=executed.call.id,
+                name=executed.call.name,
+                ok=executed.result.ok,
+                summary=summarize_result(executed),
+                duration_ms=round(executed.seconds * 1000),
+            )
+        )
+
+    async def _context(self) -> ToolContext:
+        claim, prepared = self.turn.claim, self.turn.prepared
+        assert prepared is not None, "calls come in answers, and answers to views"
+        question = prepared.snapshot.question
+        return ToolContext(
+            user_id=claim.user_id,
+            conversation_id=claim.conversation_id,
+            run_id=claim.run_id,
+            turn=question.turn,
+            question=question.content,
+        )
+
+    def _unstored_rows(self) -> tuple[TranscriptMessage, ...]:
+        """The step that is not stored yet, at the seqs it will have: nobody else writes while the run is active."""
+        exchange = self.turn.draft.unstored
+        if exchange is None or self.turn.prepared is None:
+            return ()
+        question = self.turn.prepared.snapshot.question
+        first = 1 + max([question.seq, *(message.seq for message in self.added)])
+        rows = transcript_rows(exchange=exchange, turn=question.turn, first_seq=first)
+        if self.rounds < settings.TOOL_MAX_ROUNDS:
+            return rows
+        return (*rows, make_nudge(text=LAST_ROUND, turn=question.turn, counter=default_counter()))
+
+    async def _store_step(self, prepared: Prepared) -> None:
+        """Before the results are shown to the model, with the length to which they are shown."""
+        draft, exchange = self.turn.draft, self.turn.draft.unstored
+        if exchange is None:
+            return
+        rows = self._unstored_rows()
+        seq = self.turn.run_log.assign()
+        store = partial(
+            exchange_store,
+            claim=self.turn.claim,
+            exchange=exchange,
+            excerpt=prepared.view.excerpt,
+            seq=seq,
+        )
+        storing = asyncio.ensure_future(db_patiently(store))
+        try:
+            await asyncio.shield(storing)
+        except asyncio.CancelledError:
+            # A stop in the middle of it: whether the step is stored has to be known before the turn is.
+            await asyncio.wait({storing})
+            if storing.exception() is None:
+                draft.unstored = None
+            raise
+        draft.unstored = None
+        draft.steps += 1
+        self.added.extend(replace(row, excerpt=prepared.view.excerpt) if row.seq else row for row in rows)
+        self.asked_to_end = self.rounds >= settings.TOOL_MAX_ROUNDS
+        draft.answering = False
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def _is_final(self, answer: Answer) -> bool:
+        """Whether the draft is an answer; if not, what the model is told is added. Raises ``EmptyAnswer``."""
+        draft, turn = self.turn.draft, self._turn_number()
+        text = draft.text
+        if answer.finish_reason == "length" and text.strip() and not self.continued:
+            self.continued = True
+            self.added.append(make_draft(text=text, turn=turn, counter=default_counter()))
+            self.added.append(make_nudge(text=CONTINUE, turn=turn, counter=default_counter()))
+            return False
+        known = {tool.name for tool in self._offered()} | self.called
+        cleaned = clean_echo(text=text, called=self.called, known=known)
+        if cleaned.strip():
+            draft.pieces[:] = [cleaned]
+            return True
+        if self.nudged:
+            draft.pieces.clear()
+            raise EmptyAnswer
+        self.nudged = True
+        draft.pieces.clear()
+        words = ECHO if text.strip() else EMPTY
+        self.added.append(make_nudge(text=words, turn=turn, counter=default_counter()))
+        return False
+
+    def _offered(self) -> tuple[Tool, ...]:
+        """The tools that the newest request named: none where the model cannot call any."""
+        prepared = self.turn.prepared
+        return self.tools.tools if prepared is not None and prepared.snapshot.tools else ()
+
+    def _turn_number(self) -> int:
+        prepared = self.turn.prepared
+        return 0 if prepared is None else prepared.snapshot.question.turn
 
 
-async def _with_waiting_pings(
-    items: AsyncGenerator[StreamItem], *, run_log: RunLog, limits: RespondLimits
-) -> AsyncGenerator[StreamItem]:
-    """Pass items on; until the first one has come, say from time to time that we are waiting."""
-    began = time.monotonic()
-
-    async def ping() -> None:
-        await asyncio.sleep(limits.first_ping)
-        while not run_log.fenced:
-            seconds = round(time.monotonic() - began)
-            run_log.emit(Status(phase="waiting", label="Waiting for the model's first word", seconds=seconds))
-            await asyncio.sleep(limits.ping_interval)
-
-    pinger = asyncio.create_task(ping())
-    try:
-        async with aclosing(items) as source:
-            async for item in source:
-                pinger.cancel()
-                yield item
-    finally:
-        pinger.cancel()
+def _label(call: ToolCall, by_name: Mapping[str, Tool]) -> str:
+    tool = by_name.get(call.name)
+    return call.name if tool is None else tool.label
 
 
-def _milliseconds_since(moment: float) -> int:
-    return round((time.monotonic() - moment) * 1000)
+def _require_smaller(prepared: Prepared, before: Prepared, refused: ContextOverflow) -> None:
+    """Nothing is sent again that is not smaller than what was just refused as too long."""
+    if prepared.view.allocation.used >= before.view.allocation.used:
+        raise refused
+
+
+async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared) -> int:
+    """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one.
+
+    Where the refused request would still fit by our own count, the count is what is wrong: then three quarters of the
+    request are the limit.
+    """
+    window = prepared.view.allocation.window
+    named = overflow.details.get("window")
+    log.warning("context_overflow_retry", window=window, named=named)
+    metrics.overflow_retry_count(model=claim.model)
+    if isinstance(named, int) and LEAST_WINDOW <= named < window:
+        await db_patiently(partial(window_learn, model=claim.model, window=named))
+        narrow = named
+    else:
+        narrow = int(window * _NARROWER)
+    rules, used = prepared.snapshot.rules, prepared.view.allocation.used
+    if derive_budget(window=narrow, rules=rules).tokens >= used:
+        narrow = int(used * _NARROWER / rules.verbatim_ratio)
+    return narrow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -12,33 +12,26 @@ import django.db
 import structlog
 from django.conf import settings
 
-from agentx import metrics
 from agentx.errors import (
     AgentXError,
-    ContextOverflow,
     Draining,
     LeaseLost,
     ModelError,
     ModelStalled,
     TurnStopped,
 )
-from agentx.llm.client import ChatModel
-from agentx.llm.counting import RequestCounter
 from agentx.threads import in_db_thread
-from conversations.context.budget import derive_budget
 from conversations.context.types import DoesNotFitError
 from conversations.contracts import Outcome, RunClaim, Settled
 from conversations.events import RunStarted
-from conversations.models.model_record import LEAST_WINDOW
+from conversations.services.call import Draft, RespondLimits
 from conversations.services.commit import settled_read, turn_commit
 from conversations.services.control import TurnControl
 from conversations.services.leases import checkpoint_save
-from conversations.services.models import window_learn
 from conversations.services.patience import db_patiently
-from conversations.services.report import context_report, does_not_fit_body, log_budgets, log_call
-from conversations.services.respond import Draft, RespondLimits, turn_respond
+from conversations.services.report import does_not_fit_body, log_call
+from conversations.services.respond import Turn, TurnTools, turn_respond
 from conversations.services.terminal import INTERRUPTED, terminal_events
-from conversations.services.view import Prepared, view_prepare
 from conversations.stream import RunLog
 from conversations.wire import ErrorBody, MessageStatus, RunStatus
 
@@ -46,36 +39,11 @@ log = structlog.get_logger(__name__)
 
 # A partial answer is also saved whenever this many characters have come since the last time.
 CHECKPOINT_CHARACTERS = 2048
-# A request that the provider calls too long is made smaller and sent again at most so often.
-OVERFLOW_RUNGS = 3
-# What is left of the window after an overflow that named none.
-_NARROWER = 0.75
-
-
-@dataclass(frozen=True, slots=True)
-class TurnTools:
-    """What a turn needs from its runner."""
-
-    model: ChatModel
-    reported_window: int | None
-    request_counter: RequestCounter | None = None
-
-
-@dataclass(slots=True)
-class _Turn:
-    """The moving parts of one turn."""
-
-    claim: RunClaim
-    run_log: RunLog
-    control: TurnControl
-    draft: Draft
-    started: float
-    prepared: Prepared | None = None
 
 
 async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, tools: TurnTools) -> None:
     """Execute a claimed run and leave it in exactly one terminal state, unless the lease is lost on the way."""
-    turn = _Turn(claim=claim, run_log=run_log, control=control, draft=Draft(), started=time.monotonic())
+    turn = Turn(claim=claim, run_log=run_log, control=control, draft=Draft(), started=time.monotonic())
     run_log.on_loss = lambda: _checkpoint(turn)
     failure = await _attempt(turn, tools)
     if isinstance(failure, LeaseLost) or run_log.fenced:
@@ -103,7 +71,7 @@ async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, to
     )
 
 
-async def _attempt(turn: _Turn, tools: TurnTools) -> Exception | None:
+async def _attempt(turn: Turn, tools: TurnTools) -> Exception | None:
     """Do the work in a task of its own, so that only the work is ever cancelled, never the saving; returns its failure."""
     work = asyncio.create_task(_work(turn, tools))
     keeper = asyncio.create_task(_checkpoints_keep(turn))
@@ -123,8 +91,8 @@ async def _attempt(turn: _Turn, tools: TurnTools) -> Exception | None:
     return error if isinstance(error, Exception) else None
 
 
-async def _work(turn: _Turn, tools: TurnTools) -> None:
-    """Hops 4 to 6."""
+async def _work(turn: Turn, tools: TurnTools) -> None:
+    """Hops 4 to 6, as often as the model calls tools."""
     claim, run_log = turn.claim, turn.run_log
     run_log.emit(
         RunStarted(
@@ -134,72 +102,10 @@ async def _work(turn: _Turn, tools: TurnTools) -> None:
             epoch=claim.epoch,
         )
     )
-    cap: int | None = None
-    refused: ContextOverflow | None = None
-    for rung in range(1, OVERFLOW_RUNGS + 1):
-        try:
-            prepared = await view_prepare(
-                run_id=claim.run_id,
-                conversation_id=claim.conversation_id,
-                reported_window=tools.reported_window,
-                request_counter=tools.request_counter,
-                window_cap=cap,
-            )
-        except DoesNotFitError:
-            if refused is None or refused.details.get("window") == cap:
-                raise
-            raise refused from None  # the limit was our guess; what the provider said is what is known
-        if refused is not None and turn.prepared is not None:
-            _require_smaller(prepared, turn.prepared, refused)
-        turn.prepared = prepared
-        run_log.emit(context_report(prepared))
-        log_budgets(prepared)
-        try:
-            await turn_respond(
-                model=tools.model,
-                model_name=claim.model,
-                view=prepared.view,
-                draft=turn.draft,
-                run_log=run_log,
-                limits=respond_limits(),
-                started=turn.started,
-            )
-        except ContextOverflow as overflow:
-            if turn.draft.output_started or rung == OVERFLOW_RUNGS:
-                raise
-            refused, cap = overflow, await _narrow(claim, overflow, prepared)
-        else:
-            return
+    await turn_respond(turn=turn, tools=tools, limits=respond_limits())
 
 
-def _require_smaller(prepared: Prepared, before: Prepared, refused: ContextOverflow) -> None:
-    """Nothing is sent again that is not smaller than what was just refused as too long."""
-    if prepared.view.allocation.used >= before.view.allocation.used:
-        raise refused
-
-
-async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared) -> int:
-    """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one.
-
-    Where the refused request would still fit by our own count, the count is what is wrong: then three quarters of the
-    request are the limit.
-    """
-    window = prepared.view.allocation.window
-    named = overflow.details.get("window")
-    log.warning("context_overflow_retry", window=window, named=named)
-    metrics.overflow_retry_count(model=claim.model)
-    if isinstance(named, int) and LEAST_WINDOW <= named < window:
-        await db_patiently(partial(window_learn, model=claim.model, window=named))
-        narrow = named
-    else:
-        narrow = int(window * _NARROWER)
-    rules, used = prepared.snapshot.rules, prepared.view.allocation.used
-    if derive_budget(window=narrow, rules=rules).tokens >= used:
-        narrow = int(used * _NARROWER / rules.verbatim_ratio)
-    return narrow
-
-
-async def _checkpoints_keep(turn: _Turn) -> None:
+async def _checkpoints_keep(turn: Turn) -> None:
     """Save the partial answer when its first piece has come, then every second or 2,048 characters."""
     saved = -1
     waited = 0.0
@@ -214,7 +120,7 @@ async def _checkpoints_keep(turn: _Turn) -> None:
             await _checkpoint(turn)
 
 
-async def _checkpoint(turn: _Turn) -> None:
+async def _checkpoint(turn: Turn) -> None:
     """Save the text so far with the seq it reaches to; a database that is away costs one checkpoint, not the turn."""
     seq, text = turn.run_log.assign(), turn.draft.text
     try:
@@ -226,7 +132,7 @@ async def _checkpoint(turn: _Turn) -> None:
         turn.control.end(LeaseLost())
 
 
-async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | None:
+async def _commit(turn: Turn, outcome: Outcome, last_seq: int) -> Settled | None:
     """Hop 7, shielded and repeated while the database is away; None when it stays away or the lease is lost."""
     doubtful = False
 
@@ -248,25 +154,35 @@ async def _commit(turn: _Turn, outcome: Outcome, last_seq: int) -> Settled | Non
         return None
 
 
-def _outcome(turn: _Turn, failure: Exception | None) -> Outcome:
+def _outcome(turn: Turn, failure: Exception | None) -> Outcome:
     """The terminal state that belongs to a failure, or to its absence."""
     status, message_status, error = grade_failure(failure)
     draft = turn.draft
     finish = {"cancelled": "stopped", "interrupted": "interrupted", "failed": "error"}.get(status)
+    text = draft.text
+    if error is not None and not text.strip() and (draft.steps or draft.unstored):
+        text = _unfinished(error)
     return Outcome(
         status=status,
         message_status=message_status,
-        text=draft.text,
+        text=text,
         finish_reason=finish or draft.finish_reason or "stop",
         truncated=draft.finish_reason == "length",
         had_thinking=draft.thought,
         calls=tuple(draft.calls),
+        unstored=draft.unstored,
+        tools=() if turn.prepared is None else turn.prepared.view.tools,
         error=error,
         first_token_ms=draft.first_token_ms,
         total_ms=round((time.monotonic() - turn.started) * 1000),
         allocation=None if turn.prepared is None else asdict(turn.prepared.view.allocation),
         view=None if turn.prepared is None else turn.prepared.record,
     )
+
+
+def _unfinished(error: ErrorBody) -> str:
+    """The answer of a turn that did something and then failed: its steps are kept, and the transcript says how it ended."""
+    return f"I could not finish this answer: {error.message}. What the steps above found is kept."
 
 
 def grade_failure(failure: Exception | None) -> tuple[RunStatus, MessageStatus, ErrorBody | None]:

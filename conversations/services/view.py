@@ -12,9 +12,11 @@ import structlog
 from agentx import metrics
 from agentx.errors import ViewUnstable
 from agentx.llm.counting import RequestCounter
+from agentx.llm.messages import ToolSchema
 from conversations.context.assemble import View, assemble_view, draft_request
 from conversations.context.record import record_view
-from conversations.context.types import Snapshot
+from conversations.context.render import hash_request
+from conversations.context.types import Snapshot, TranscriptMessage
 from conversations.selectors.snapshot import snapshot_load, view_counter
 from conversations.services.patience import db_patiently
 from conversations.services.prepare import epoch_settle
@@ -45,13 +47,22 @@ async def view_prepare(
     reported_window: int | None,
     request_counter: RequestCounter | None,
     window_cap: int | None = None,
+    tools: tuple[ToolSchema, ...] = (),
+    base: Snapshot | None = None,
+    added: tuple[TranscriptMessage, ...] = (),
 ) -> Prepared:
     """The view of a run's next call. ``window_cap``: tokens; a window that the provider has just refused to go beyond.
 
-    Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
+    ``base``: the snapshot of the call before it in this turn, which is extended instead of being read again; ``added``:
+    what has followed the question in this turn. Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
     """
     for _ in range(ATTEMPTS):
-        snapshot = await db_patiently(partial(snapshot_load, run_id=run_id, reported_window=reported_window))
+        if base is None:
+            load = partial(snapshot_load, run_id=run_id, reported_window=reported_window, tools=tools)
+            snapshot = await db_patiently(load)
+        else:
+            snapshot, base = replace(base, tools=tools if base.tools else ()), None
+        snapshot = replace(snapshot, current=(snapshot.question, *added))
         if window_cap is not None:
             model = replace(snapshot.model, window=min(snapshot.model.window, window_cap))
             snapshot = replace(snapshot, model=model)
@@ -65,6 +76,12 @@ async def view_prepare(
                 log.error("view_repaired", reason=view.repaired)
             return Prepared(view, record_view(view=view, snapshot=settled), settled)
     raise ViewUnstable
+
+
+def without_tools(prepared: Prepared) -> Prepared:
+    """The same view with nothing to call. Its budget still holds the tools, so that the epoch stays."""
+    view = replace(prepared.view, tools=(), request_hash=hash_request(messages=prepared.view.messages))
+    return replace(prepared, view=view, record=record_view(view=view, snapshot=prepared.snapshot))
 
 
 async def _count_exactly(snapshot: Snapshot, request_counter: RequestCounter | None) -> Snapshot:

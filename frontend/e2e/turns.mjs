@@ -120,6 +120,42 @@ test("Escape twice within a second stops; once does not", async () => {
   await closePage(page);
 });
 
+test("a turn with a tool shows its step, live and after a reload", async () => {
+  const page = await openApp();
+  const call = { index: 0, id: "c1", type: "function", function: { name: "current_date", arguments: "{}" } };
+  await scriptModel({
+    match: "tool-turn",
+    times: 1,
+    steps: [
+      ["delta", { content: "I will look." }],
+      ["delta", { tool_calls: [call] }],
+      ["finish", "tool_calls"],
+    ],
+  });
+  await scriptModel(saying("tool-turn", "It is a fine day."));
+  await send(page, "tool-turn");
+  await waitForEnd(page);
+
+  for (const reload of [false, true]) {
+    if (reload) await page.reload();
+    await lastAnswer(page).getByText("It is a fine day.").waitFor();
+    assert.equal(await answers(page).count(), 1);
+    await lastAnswer(page).getByText("I will look.").waitFor();
+    const step = lastAnswer(page).getByRole("button", { name: /Looking at the clock/ });
+    await step.click();
+    assert.match(await lastAnswer(page).getByRole("list", { name: "Steps" }).innerText(), /"?date"?|UTC/);
+  }
+  const stored = await storedMessages(page);
+  assert.deepEqual(
+    stored.map((message) => message.role),
+    ["user", "assistant", "tool", "assistant"],
+  );
+  await send(page, "and the next one");
+  await waitForEnd(page);
+  assert.equal(await answers(page).count(), 2);
+  await closePage(page);
+});
+
 test("a second tab sees the run of the first, and its end", async () => {
   const first = await openApp();
   await send(first, "Something to open twice");

@@ -13,7 +13,7 @@ import pytest
 from agentx.settings.env import VARIABLES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PACKAGES = ("agentx", "conversations", "tests")
+PACKAGES = ("agentx", "conversations", "tools", "tests")
 DOORS = ("consumers.py", "runner.py", "tasks.py", "api/", "admin", "management/")
 
 MOST_LINES_IN_A_FILE = 600
@@ -121,7 +121,7 @@ def test_architecture_has_a_sentence_for_every_module():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     modules = [
         path
-        for package in ("agentx", "conversations")
+        for package in ("agentx", "conversations", "tools")
         for path in (ROOT / package).rglob("*.py")
         if not {"migrations", "commands"} & set(path.parts) and path.name not in ("__init__.py", "apps.py")
     ]
@@ -156,7 +156,7 @@ def test_every_variable_is_read_somewhere():
     """A setting that nothing reads is a promise that nothing keeps."""
     sources = "\n".join(
         path.read_text()
-        for folder in ("agentx", "conversations", "tests/benchmarks", "Makefile")
+        for folder in ("agentx", "conversations", "tools", "tests/benchmarks", "Makefile")
         for path in ([ROOT / folder] if (ROOT / folder).is_file() else (ROOT / folder).rglob("*.py"))
         if path.name != "env.py"
     )

@@ -167,7 +167,6 @@ async def test_run_12_the_next_turn_sees_the_earlier_ones_once_each(runner, turn
         ("[[scripted-keyrejected]]", "key_rejected", None),
         ("[[scripted-website]]", "not_an_endpoint", None),
         ("[[scripted-overflow-n1]]", "context_overflow", None),
-        ("[[scripted-empty]]", "empty_answer", None),
     ],
 )
 async def test_a_failing_model_ends_the_run_honestly_and_keeps_what_came(
@@ -186,7 +185,8 @@ async def test_a_failing_model_ends_the_run_honestly_and_keeps_what_came(
 
 
 async def test_p21_length_is_flagged_as_truncated(runner, turns, scripted):
-    scripted.script(scripts.answer("and then", finish="length"))
+    """A cut answer goes on once; one that is cut again is flagged."""
+    scripted.script(scripts.answer("and then", finish="length"), scripts.answer(" again", finish="length"))
 
     events = await turns.say("tell me")
 

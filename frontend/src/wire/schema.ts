@@ -782,7 +782,7 @@ export interface components {
             run_id: string;
             data: components["schemas"]["Done"];
         };
-        /** @description The answer as it was stored; its content replaces whatever the deltas added up to. */
+        /** @description The answer as it was stored; its content replaces whatever the deltas added up to since the last step. */
         EventMessageStored: {
             seq: number;
             /**
@@ -844,6 +844,33 @@ export interface components {
             /** Format: uuid */
             run_id: string;
             data: components["schemas"]["Thinking"];
+        };
+        /**
+         * @description A tool begins to run. The first of a step ends its text: what the deltas added up to so far was said beside the
+         *         calls. ``arguments``: as the model wrote them, long ones cut.
+         */
+        EventToolCalled: {
+            seq: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tool_call";
+            /** Format: uuid */
+            run_id: string;
+            data: components["schemas"]["ToolCalled"];
+        };
+        /** @description A tool has ended. ``summary``: the first words of its result or of what went wrong. */
+        EventToolReturned: {
+            seq: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "tool_result";
+            /** Format: uuid */
+            run_id: string;
+            data: components["schemas"]["ToolReturned"];
         };
         /**
          * FateRangeBody
@@ -921,7 +948,11 @@ export interface components {
         };
         /**
          * MessageBody
-         * @description A stored message. ``metadata`` of an assistant message: model, usage, timings, finish_reason, truncated, context.
+         * @description A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
+         *     result: ok, duration_ms, summary.
+         *
+         *     An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of
+         *     the role ``tool`` is the result of the call ``tool_call_id`` of the step before it.
          */
         MessageBody: {
             /** Id */
@@ -942,6 +973,10 @@ export interface components {
              * @enum {string}
              */
             status: "complete" | "stopped" | "interrupted" | "failed";
+            /** Tool Calls */
+            tool_calls: components["schemas"]["ToolCallBody"][];
+            /** Tool Call Id */
+            tool_call_id: string;
             /** Run Id */
             run_id: string | null;
             /** Metadata */
@@ -968,7 +1003,7 @@ export interface components {
         };
         /**
          * MessageStored
-         * @description The answer as it was stored; its content replaces whatever the deltas added up to.
+         * @description The answer as it was stored; its content replaces whatever the deltas added up to since the last step.
          */
         MessageStored: {
             message: components["schemas"]["MessageBody"];
@@ -1232,7 +1267,7 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        RunEvent: components["schemas"]["EventRunStarted"] | components["schemas"]["EventStatus"] | components["schemas"]["EventContextReport"] | components["schemas"]["EventDelta"] | components["schemas"]["EventThinking"] | components["schemas"]["EventMessageStored"] | components["schemas"]["EventDone"] | components["schemas"]["EventRunError"] | components["schemas"]["EventClose"];
+        RunEvent: components["schemas"]["EventRunStarted"] | components["schemas"]["EventStatus"] | components["schemas"]["EventContextReport"] | components["schemas"]["EventDelta"] | components["schemas"]["EventThinking"] | components["schemas"]["EventToolCalled"] | components["schemas"]["EventToolReturned"] | components["schemas"]["EventMessageStored"] | components["schemas"]["EventDone"] | components["schemas"]["EventRunError"] | components["schemas"]["EventClose"];
         /**
          * RunMissing
          * @description The run is over and its log has expired: reload the conversation, which is the truth.
@@ -1347,7 +1382,7 @@ export interface components {
              * Phase
              * @enum {string}
              */
-            phase: "composing" | "thinking" | "waiting" | "rate_limited";
+            phase: "composing" | "thinking" | "waiting" | "rate_limited" | "running_tool";
             /** Label */
             label: string;
             /**
@@ -1512,6 +1547,51 @@ export interface components {
             results: components["schemas"]["TokenBody"][];
         };
         /**
+         * ToolCallBody
+         * @description A call the model made. ``label``: what people read; ``arguments``: JSON as the model wrote it, which may be malformed.
+         */
+        ToolCallBody: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /** Arguments */
+            arguments: string;
+        };
+        /**
+         * ToolCalled
+         * @description A tool begins to run. The first of a step ends its text: what the deltas added up to so far was said beside the
+         *     calls. ``arguments``: as the model wrote them, long ones cut.
+         */
+        ToolCalled: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Label */
+            label: string;
+            /** Arguments */
+            arguments: string;
+        };
+        /**
+         * ToolReturned
+         * @description A tool has ended. ``summary``: the first words of its result or of what went wrong.
+         */
+        ToolReturned: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /** Ok */
+            ok: boolean;
+            /** Summary */
+            summary: string;
+            /** Duration Ms */
+            duration_ms: number;
+        };
+        /**
          * TurnAcceptedBody
          * @description ``created`` is false when ``client_key`` was seen before: the first run and message are returned.
          */
@@ -1663,6 +1743,8 @@ export type EventRunError = components['schemas']['EventRunError'];
 export type EventRunStarted = components['schemas']['EventRunStarted'];
 export type EventStatus = components['schemas']['EventStatus'];
 export type EventThinking = components['schemas']['EventThinking'];
+export type EventToolCalled = components['schemas']['EventToolCalled'];
+export type EventToolReturned = components['schemas']['EventToolReturned'];
 export type FateRangeBody = components['schemas']['FateRangeBody'];
 export type FatesBody = components['schemas']['FatesBody'];
 export type FrozenBlockBody = components['schemas']['FrozenBlockBody'];
@@ -1701,6 +1783,9 @@ export type TokenBody = components['schemas']['TokenBody'];
 export type TokenCreatedBody = components['schemas']['TokenCreatedBody'];
 export type TokenIn = components['schemas']['TokenIn'];
 export type TokenListBody = components['schemas']['TokenListBody'];
+export type ToolCallBody = components['schemas']['ToolCallBody'];
+export type ToolCalled = components['schemas']['ToolCalled'];
+export type ToolReturned = components['schemas']['ToolReturned'];
 export type TurnAcceptedBody = components['schemas']['TurnAcceptedBody'];
 export type TurnEndedBody = components['schemas']['TurnEndedBody'];
 export type TurnIn = components['schemas']['TurnIn'];

@@ -14,6 +14,7 @@ export function StatusLine({ session }: { session: ChatSession }): ReactNode {
     pending: pending !== null,
     writing: Boolean(live?.text),
     thinking: Boolean(live?.thinking),
+    working: Boolean(live?.steps.some((step) => step.state === "running")),
     label: live?.status?.label ?? null,
     labelSeconds: live?.status?.seconds ?? null,
     stopping,
@@ -24,7 +25,7 @@ export function StatusLine({ session }: { session: ChatSession }): ReactNode {
   const seconds = Math.floor((now - state.startedAt) / 1000);
   const silent = now - state.lastOutputAt;
 
-  if (!state.stopping && !state.pending && silent >= STALLED_AFTER) {
+  if (!state.stopping && !state.pending && !state.working && silent >= STALLED_AFTER) {
     return (
       <span className="flex flex-wrap items-center gap-2 pl-1.5">
         <span className="tabular-nums">No output for {Math.floor(silent / 1000)} s</span>

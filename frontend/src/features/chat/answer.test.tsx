@@ -17,6 +17,7 @@ const LIVE_ROW: AnswerRow = {
   live: true,
   failure: null,
   thought: null,
+  steps: [],
   question: "why?",
 };
 
@@ -27,6 +28,8 @@ const MESSAGE: MessageBody = {
   role: "assistant",
   content: "Because.",
   status: "complete",
+  tool_calls: [],
+  tool_call_id: "",
   run_id: "r",
   metadata: { model: "m-1", usage: { output_tokens: 1_234 }, timings: { total_ms: 12_300 } },
   created_at: "2026-01-01T00:00:00Z",

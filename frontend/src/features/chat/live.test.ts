@@ -12,6 +12,8 @@ const STORED: MessageBody = {
   role: "assistant",
   content: "Hello, world!",
   status: "complete",
+  tool_calls: [],
+  tool_call_id: "",
   run_id: RUN,
   metadata: {},
   created_at: "2026-01-01T00:00:00Z",

@@ -2,6 +2,7 @@
  * What the events of one run add up to. Pure: the same events in the same order give the same state, however they were
  * split, repeated or interrupted by a reconnect. Time is kept elsewhere (`session.ts`).
  */
+import { endStep, startStep, type Step } from "./steps";
 import type { Attached, ErrorBody, MessageBody, Reset, RunEvent, RunStatus, Status } from "./types";
 
 export interface LiveRun {
@@ -13,6 +14,8 @@ export interface LiveRun {
   userSeq: number | null;
   text: string;
   thinking: string;
+  /** What was done so far; `text` is what came after it. */
+  steps: Step[];
   status: Status | null;
   message: MessageBody | null;
   error: ErrorBody | null;
@@ -29,6 +32,7 @@ export function freshRun(runId: string, epoch: string | null = null): LiveRun {
     userSeq: null,
     text: "",
     thinking: "",
+    steps: [],
     status: null,
     message: null,
     error: null,
@@ -57,6 +61,13 @@ export function applyEvent(run: LiveRun, event: RunEvent): LiveRun {
     case "delta":
       next.text = run.text + event.data.text;
       next.status = null;
+      break;
+    case "tool_call":
+      next.steps = [...run.steps, startStep(event.data, run.text)];
+      next.text = "";
+      break;
+    case "tool_result":
+      next.steps = endStep(run.steps, event.data);
       break;
     case "message":
       next.message = event.data.message;

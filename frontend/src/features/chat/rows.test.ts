@@ -17,6 +17,8 @@ function message(
     role,
     content: `text ${seq}`,
     status: "complete",
+    tool_calls: [],
+    tool_call_id: "",
     run_id: runId,
     metadata: {},
     created_at: "2026-01-01T00:00:00Z",

@@ -1,5 +1,6 @@
 /** The transcript as rows. A row keeps its key from the moment of sending until long after it is stored. */
 import { headOf } from "./state";
+import { addStored, isStep, type Step } from "./steps";
 import type { Failure, MessageBody, Pending, Thought } from "./types";
 
 export interface QuestionRow {
@@ -20,6 +21,8 @@ export interface AnswerRow {
   live: boolean;
   failure: Failure | null;
   thought: Thought | null;
+  /** The calls on the way to it, as far as they are stored. */
+  steps: Step[];
   /** The text to send again; null when sending it again makes no sense here. */
   question: string | null;
 }
@@ -35,12 +38,13 @@ export interface RowsInput {
   live: { runId: string; userSeq: number | null } | null;
 }
 
-/** Ascending. Tool messages have no row of their own. */
+/** Ascending. The messages of a step have no row of their own: they belong to the answer of their turn. */
 export function assembleRows(input: RowsInput): Row[] {
   const { messages, failures, thoughts, pending, live } = input;
   const rows: Row[] = [];
   let question: MessageBody | null = null;
   let answered = true;
+  let steps: Step[] = [];
 
   const unanswered = (isLast: boolean): void => {
     if (answered || !question) return;
@@ -55,6 +59,7 @@ export function assembleRows(input: RowsInput): Row[] {
       live: running,
       failure: running ? null : failure,
       thought: failure ? (thoughts[failure.runId] ?? null) : null,
+      steps,
       question: question.content,
     });
     answered = true;
@@ -72,7 +77,10 @@ export function assembleRows(input: RowsInput): Row[] {
       });
       question = message;
       answered = false;
-    } else if (message.role === "assistant") {
+      steps = [];
+    } else if (isStep(message)) {
+      steps = addStored(steps, message);
+    } else {
       rows.push({
         kind: "answer",
         key: answered ? `a${message.turn}:${message.seq}` : `a${message.turn}`,
@@ -81,9 +89,11 @@ export function assembleRows(input: RowsInput): Row[] {
         live: live !== null && message.run_id === live.runId,
         failure: message.status === "complete" || !question ? null : (failures[question.seq] ?? null),
         thought: message.run_id ? (thoughts[message.run_id] ?? null) : null,
+        steps,
         question: question?.content ?? null,
       });
       answered = true;
+      steps = [];
     }
   }
   unanswered(true);
@@ -103,6 +113,7 @@ export function assembleRows(input: RowsInput): Row[] {
       live: true,
       failure: null,
       thought: null,
+      steps: [],
       question: null,
     });
   }

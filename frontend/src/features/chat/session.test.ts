@@ -25,6 +25,8 @@ function message(seq: number, role: "user" | "assistant", content: string): Mess
     role,
     content,
     status: "complete",
+    tool_calls: [],
+    tool_call_id: "",
     run_id: role === "assistant" ? RUN : null,
     metadata: {},
     created_at: "2026-01-01T00:00:00Z",
@@ -139,6 +141,29 @@ test("a message is sent with a key and the newest seq that was seen, and the ans
   expect(session.state.live?.text).toBe("Hello");
   expect(session.state.pending).toBeNull();
   expect(session.state.announcement).toEqual({ text: "The answer has started", number: 1 });
+});
+
+test("steps have no events of their own messages: they are fetched before the turn is over", async () => {
+  const socket = await open();
+  await sendSecond(socket);
+  const call = { id: "c", name: "t", label: "T", arguments: "{}" };
+  const step = { ...message(4, "assistant", ""), turn: 2, tool_calls: [call] };
+  const result = { ...message(5, "assistant", "ok"), turn: 2, role: "tool" as const, tool_call_id: "c" };
+  const answer = { ...message(6, "assistant", "Hello"), turn: 2 };
+
+  socket.say(event(1, "run_started", { conversation_id: ID, user_message_seq: 3, model: "m", epoch: "e1" }));
+  socket.say(event(2, "tool_call", call));
+  socket.say(event(3, "tool_result", { id: "c", name: "t", ok: true, summary: "ok", duration_ms: 1 }));
+  socket.say(event(4, "delta", { text: "Hello" }));
+  stored = [...stored, message(3, "user", "second"), step, result, answer].filter(
+    (one, index, all) => all.findIndex((other) => other.seq === one.seq) === index,
+  );
+  socket.say(event(5, "message", { message: answer }));
+  socket.say(event(6, "close", { status: "completed" }));
+  await settle();
+
+  expect(session.state.live).toBeNull();
+  expect(session.state.messages.map((one) => one.seq)).toEqual([1, 2, 3, 4, 5, 6]);
 });
 
 test("the stored message ends the turn and is announced once", async () => {

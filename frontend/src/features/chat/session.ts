@@ -372,7 +372,12 @@ export class ChatSession {
     }
     const known = after.userSeq === null || messages.some((message) => message.seq === after.userSeq);
     if (!known) void this.fetchNewer().catch(() => undefined);
-    if (after.closed) this.conclude(after, after.closed);
+    if (!after.closed) return;
+    // Steps are stored without an event each: they are fetched before the live ones go.
+    const steps = after.steps.length > 0 ? this.fetchNewer().catch(() => undefined) : null;
+    const conclude = (): void => this.conclude(after, after.closed!);
+    if (steps) void steps.then(conclude);
+    else conclude();
   };
 
   /** The run is over: what it left is shown from now on, and the next message can be sent. */

@@ -1,6 +1,7 @@
 /** What a chat shows, as one value, and the pure steps that change it. */
 import type { LinkState } from "./link";
 import type { LiveRun } from "./live";
+import { isStep } from "./steps";
 import type {
   Announcement,
   Clock,
@@ -116,8 +117,9 @@ export function failuresOf(runs: RunBody[]): Record<number, Failure> {
 /** Whether something in the list can only be explained by looking at its run. */
 export function needsRuns(messages: MessageBody[]): boolean {
   return messages.some((message, index) => {
-    const answered = messages[index + 1]?.role === "assistant";
-    return message.role === "user" ? !answered : message.status !== "complete";
+    if (message.role !== "user") return message.status !== "complete";
+    const next = messages.slice(index + 1).find((later) => !isStep(later));
+    return next?.role !== "assistant";
   });
 }
 
@@ -125,9 +127,11 @@ export function needsRuns(messages: MessageBody[]): boolean {
 export function tickClock(clock: Clock, before: LiveRun, after: LiveRun, now: number): Clock {
   const began = before.thinking === "" && after.thinking !== "";
   const answered = before.text === "" && after.text !== "";
+  const silent =
+    before.text === after.text && before.thinking === after.thinking && before.steps === after.steps;
   return {
     startedAt: clock.startedAt,
-    lastOutputAt: before.text === after.text && before.thinking === after.thinking ? clock.lastOutputAt : now,
+    lastOutputAt: silent ? clock.lastOutputAt : now,
     thinkingFrom: began ? now : clock.thinkingFrom,
     thinkingTo: answered && (began || clock.thinkingFrom !== null) ? now : clock.thinkingTo,
   };
