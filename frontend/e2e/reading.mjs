@@ -30,6 +30,8 @@ const makeMessage = (seq) => ({
   role: seq % 2 ? "user" : "assistant",
   content: `Text ${seq}. ${"Some more of it. ".repeat(seq % 17)}`,
   status: "complete",
+  tool_calls: [],
+  tool_call_id: "",
   run_id: null,
   metadata: {},
   created_at: "2026-01-01T00:00:00Z",
