@@ -22,7 +22,7 @@ import structlog
 from django.conf import settings
 
 from agentx.errors import Draining, LeaseLost, TurnStopped
-from agentx.llm.client import ChatModel, ChatModelSettings, LangchainChatModel
+from agentx.llm.client import ChatModel, ChatModelSettings, chat_model_make
 from agentx.llm.counting import LlamaCppCounter
 from agentx.llm.profiles import reported_window
 from agentx.threads import in_db_thread
@@ -100,7 +100,7 @@ class Runner:
             log.info("runner_stopped", instance=self.instance)
 
     async def _tools_make(self) -> TurnTools:
-        model = LangchainChatModel(
+        model = chat_model_make(
             ChatModelSettings(
                 base_url=settings.LLM_BASE_URL,
                 api_key=settings.LLM_API_KEY,
@@ -108,7 +108,8 @@ class Runner:
                 connect_timeout=settings.LLM_CONNECT_TIMEOUT_SECONDS,
                 read_timeout=settings.MODEL_STALL_SECONDS * 2,
                 max_connections=settings.RUNNER_CONCURRENCY,
-            )
+            ),
+            fast=settings.LLM_FAST_STREAM,
         )
         return await self._window_tools(model)
 

@@ -102,6 +102,12 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("LLM_API_KEY", "str", "", "Key for that endpoint.", True),
     Variable("LLM_MODEL", "str", "smollm2-135m-instruct", "Model id to ask for."),
     Variable(
+        "LLM_FAST_STREAM",
+        "bool",
+        True,
+        "Read streamed answers from their bytes; false reads them through langchain, at several times the CPU.",
+    ),
+    Variable(
         "LLM_CONNECT_TIMEOUT_SECONDS",
         "float",
         10.0,

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agentx.llm.client import ChatModel, ChatModelSettings, LangchainChatModel
+from agentx.llm.client import ChatModel, ChatModelSettings, FastChatModel, LangchainChatModel
 from tests.scripted_model import ScriptedModel
 
 KEY = "sk-canary-4f1d9a7c2b"
 
 # Every implementation of the seam passes the same tests.
-CLIENTS: dict[str, Callable[[ChatModelSettings], ChatModel]] = {"langchain": LangchainChatModel}
+CLIENTS: dict[str, Callable[[ChatModelSettings], ChatModel]] = {
+    "langchain": LangchainChatModel,
+    "fast": FastChatModel,
+}
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from agentx.errors import (
     RequestRefused,
     StreamBroken,
 )
-from agentx.llm.client import ChatModelSettings, with_stall_watch
+from agentx.llm.client import ChatModelSettings, FastChatModel, LangchainChatModel, with_stall_watch
 from agentx.llm.messages import (
     AssistantMessage,
     ContentDelta,
@@ -30,6 +30,9 @@ from agentx.llm.messages import (
     Heartbeat,
     ReasoningDelta,
     SystemMessage,
+    ToolCall,
+    ToolCalls,
+    ToolSchema,
     UsageReport,
     UserMessage,
 )
@@ -493,3 +496,54 @@ def test_settings_do_not_show_the_key():
     settings = ChatModelSettings(base_url="", api_key=KEY, model="m", connect_timeout=1, read_timeout=1)
 
     assert KEY not in repr(settings)
+
+
+async def test_calls_come_whole_before_usage_and_finish(model, scripted):
+    scripted.script(scripts.tool_calls(("first", '{"x": 1}'), ("second", "not json"), piece=3))
+
+    items = await collect(model)
+
+    assert items[0] == ToolCalls(
+        (ToolCall("call_0", "first", '{"x": 1}'), ToolCall("call_1", "second", "not json"))
+    )
+    assert items[-1] == Finish("tool_calls")
+    assert [type(item) for item in items] == [ToolCalls, UsageReport, Finish]
+
+
+async def test_calls_that_break_off_count_as_output(model, scripted):
+    whole = scripts.tool_calls(("first", '{"x": 1}'))
+    scripted.script(replace(whole, steps=[*whole.steps[:-1], ("drop", "close")]))
+
+    items, error = await fail(model)
+
+    assert (items, error.output_started) == ([], True)
+    assert isinstance(error, StreamBroken)
+
+
+async def test_both_ways_to_read_send_one_request(scripted):
+    settings = ChatModelSettings(
+        base_url=scripted.base_url, api_key=KEY, model="scripted", connect_timeout=2.0, read_timeout=5.0
+    )
+    tools = (ToolSchema("look", "Looks.", {"type": "object", "properties": {}}),)
+    for kind in (LangchainChatModel, FastChatModel):
+        client = kind(settings)
+        async for _ in client.stream(messages=QUESTION, max_output_tokens=5, tools=tools):
+            pass
+        await client.aclose()
+
+    slow, fast = scripted.requests
+    assert slow == fast
+    ignored = ("x-stainless-raw-response", "x-stainless-read-timeout")
+    headers = [
+        {name: value for name, value in sent.items() if name.lower() not in ignored}
+        for sent in scripted.request_headers
+    ]
+    assert headers[0] == headers[1]
+
+
+async def test_the_connection_of_a_finished_answer_serves_the_next(connect, scripted):
+    client = connect(max_connections=1)
+
+    for number in range(3):
+        scripted.script(scripts.answer(f"answer {number}"))
+        assert text_of(await collect(client)) == f"answer {number}"
