@@ -60,7 +60,7 @@ def _figures(name: str, turns: list[BundledTurn], *, with_cuts: bool) -> list[Fi
         Figure(f"largest prompt, {name}", max(turn.prompt for turn in turns), "tokens"),
         Figure(f"cuts in {TURNS} turns, {name}", len(moved), "cuts", 2 if with_cuts else None, most=False),
     ]
-    if with_cuts:
+    if with_cuts and moved:
         between = statistics.median(later - earlier for earlier, later in pairwise([0, *moved]))
         figures.append(Figure(f"turns between two cuts, median, {name}", between, "turns", 5, most=False))
     return figures
