@@ -213,7 +213,7 @@ class LangchainChatModel:
 
 
 class FastChatModel(LangchainChatModel):
-    """The same seam and the same request, with the answer read from its bytes: a tenth of the CPU for each token."""
+    """The same seam and the same request, with the answer read from its bytes: about a third of the CPU for each token."""
 
     async def _read(self, reader: AnswerReader, body: dict[str, Any]) -> AsyncGenerator[Sequence[StreamItem]]:
         responses = cast("AsyncGenerator[AsyncAPIResponse[Any]]", self._model.raw(body))

@@ -105,7 +105,7 @@ VARIABLES: tuple[Variable, ...] = (
         "LLM_FAST_STREAM",
         "bool",
         True,
-        "Read streamed answers from their bytes; false reads them through langchain, at several times the CPU.",
+        "Read streamed answers from their bytes; false reads them through langchain, at about three times the CPU.",
     ),
     Variable(
         "LLM_CONNECT_TIMEOUT_SECONDS",
