@@ -12,8 +12,6 @@ from functools import partial
 
 import structlog
 from django.conf import settings
-from tools.registry import tool_schemas
-from tools.services.execute import calls_execute
 
 from agentx import metrics
 from agentx.errors import ContextOverflow, EmptyAnswer
@@ -49,6 +47,8 @@ from conversations.services.report import context_report, log_budgets
 from conversations.services.view import Prepared, view_prepare, without_tools
 from conversations.stream import RunLog
 from tools.contracts import Executed, Tool, ToolContext, ToolResult
+from tools.registry import tool_schemas
+from tools.services.execute import calls_execute
 
 log = structlog.get_logger(__name__)
 

@@ -447,3 +447,21 @@ async def test_a_window_that_the_schemas_would_fill_is_offered_no_tools(runner, 
     await turns.say("hello")
 
     assert "tools" not in scripted.requests[0]
+
+
+async def test_a_step_too_large_to_be_shown_is_kept_and_later_turns_go_on(runner, turns, scripted, settings):
+    """Arguments are never cut within their turn: it fails with figures, and the next one has them as a preview."""
+    settings.CONTEXT_WINDOW_TOKENS = 4_096
+    scripted.script(scripts.tool_calls(_call("echo_word", word="w " * 20_000)))
+
+    events = await turns.say("Which?")
+
+    run, messages = await _stored()
+    assert (run.status, run.error["code"]) == ("failed", "does_not_fit")
+    assert _roles(messages) == ["user", "assistant", "tool", "assistant"]
+    assert _of(events, "error")[0]["details"]["needs"]["tool_calls"] > 4_096
+    scripted.script(scripts.answer("Going on."))
+    await turns.say("Never mind.")
+    newest = await in_db_thread(lambda: Run.objects.order_by("-created_at").first())
+    assert newest.status == "completed"
+    assert len(json.dumps(scripted.requests[-1]["messages"])) < 8_000
