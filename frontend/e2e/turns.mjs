@@ -4,6 +4,7 @@ import { test } from "node:test";
 
 import {
   answers,
+  assertAccessible,
   BASE,
   closePage,
   lastAnswer,
@@ -144,6 +145,7 @@ test("a turn with a tool shows its step, live and after a reload", async () => {
     const step = lastAnswer(page).getByRole("button", { name: /Looking at the clock/ });
     await step.click();
     assert.match(await lastAnswer(page).getByRole("list", { name: "Steps" }).innerText(), /"?date"?|UTC/);
+    await assertAccessible(page, "an answer with an open step");
   }
   const stored = await storedMessages(page);
   assert.deepEqual(

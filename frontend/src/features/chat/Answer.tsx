@@ -38,7 +38,7 @@ export const Answer = memo(function Answer({ row, session, isLast }: AnswerProps
   return (
     <article aria-label={`Assistant, message ${row.number}`} className="pb-6">
       {thought && <Thinking text={thought.text} live={thinkingNow} seconds={thought.seconds} />}
-      <Steps steps={live?.steps ?? row.steps} />
+      <Steps steps={live && live.steps.length > 0 ? live.steps : row.steps} />
       {text && <Markdown text={text} streaming={streaming} />}
       {!row.live && <Ending row={row} retry={retry} />}
       <div className="mt-1 -ml-1.5 flex min-h-8 items-center gap-2 text-[0.8125rem] text-muted">

@@ -1,5 +1,5 @@
 /** What was done on the way to an answer: a quiet line for each call, and behind it what was asked and what came back. */
-import { ChevronRight, CircleAlert, CircleCheck } from "lucide-react";
+import { ChevronRight, CircleAlert, CircleCheck, CircleDashed } from "lucide-react";
 import { type ReactNode, useId, useState } from "react";
 
 import { aboutOf, type Step } from "./steps";
@@ -68,10 +68,15 @@ function StepLine({ step }: { step: Step }): ReactNode {
         <dt className="font-medium">Asked with</dt>
         <dd className="font-mono text-[0.8125rem] break-all whitespace-pre-wrap">{step.arguments || "{}"}</dd>
         <dt className="mt-1 font-medium">{step.state === "failed" ? "What went wrong" : "Result"}</dt>
-        <dd className="whitespace-pre-wrap">{step.state === "running" ? "Not there yet" : step.summary}</dd>
+        <dd className="whitespace-pre-wrap">{outcomeOf(step)}</dd>
       </dl>
     </li>
   );
+}
+
+function outcomeOf(step: Step): string {
+  if (step.state === "running") return "Not there yet";
+  return step.state === "unknown" ? "Not received; a reload shows it" : step.summary;
 }
 
 function Arrow({ open }: { open: boolean }): ReactNode {
@@ -86,6 +91,7 @@ function Arrow({ open }: { open: boolean }): ReactNode {
 
 function Mark({ state }: { state: Step["state"] }): ReactNode {
   if (state === "running") return <span className="running-dot shrink-0" aria-hidden />;
+  if (state === "unknown") return <CircleDashed aria-label="Not known" size={14} className="shrink-0" />;
   if (state === "ok") return <CircleCheck aria-label="Done" size={14} className="shrink-0" />;
   return <CircleAlert aria-label="Failed" size={14} className="shrink-0 text-danger-ink" />;
 }

@@ -2,7 +2,7 @@
  * What the events of one run add up to. Pure: the same events in the same order give the same state, however they were
  * split, repeated or interrupted by a reconnect. Time is kept elsewhere (`session.ts`).
  */
-import { endStep, startStep, type Step } from "./steps";
+import { endStep, forgetEnd, startStep, type Step } from "./steps";
 import type { Attached, ErrorBody, MessageBody, Reset, RunEvent, RunStatus, Status } from "./types";
 
 export interface LiveRun {
@@ -103,6 +103,7 @@ export function applyReset(run: LiveRun, frame: Reset): LiveRun {
     seq: frame.partial.seq,
     text: frame.partial.text,
     thinking: frame.partial.seq === 0 ? "" : run.thinking,
+    steps: frame.partial.seq === 0 ? [] : run.steps.map(forgetEnd),
     gap: false,
   };
 }

@@ -555,3 +555,43 @@ test("C8: a new chat's first message is kept when the session has ended, and sen
   expect(created).toEqual([ID]);
   expect(FakeSocket.last.commands).toMatchObject([{ type: "send", content: "hello", expected_head: 0 }]);
 });
+
+test("a run that begins while the steps of the one before are fetched stays on the page", async () => {
+  const socket = await open();
+  await sendSecond(socket);
+  const call = { id: "c", name: "t", label: "T", arguments: "{}" };
+  socket.say(event(1, "run_started", { conversation_id: ID, user_message_seq: 3, model: "m", epoch: "e1" }));
+  socket.say(event(2, "tool_call", call));
+  socket.say(event(3, "message", { message: { ...message(6, "assistant", "Hello"), turn: 2 } }));
+  await settle();
+  socket.say(event(4, "close", { status: "completed" }));
+  session.flush();
+  const other = "33333333-3333-4333-8333-333333333333";
+  socket.say({ type: "attached", run_id: other, epoch: "e2", after: 0 });
+  await settle();
+  expect(session.state.live?.runId).toBe(other);
+});
+
+test("steps that could not be fetched at the end are fetched by the next sync", async () => {
+  const socket = await open();
+  await sendSecond(socket);
+  const call = { id: "c", name: "t", label: "T", arguments: "{}" };
+  socket.say(event(1, "run_started", { conversation_id: ID, user_message_seq: 3, model: "m", epoch: "e1" }));
+  socket.say(event(2, "tool_call", call));
+  socket.say(event(3, "message", { message: { ...message(6, "assistant", "Hello"), turn: 2 } }));
+  answers[`GET /api/conversations/${ID}/messages`] = () => json({}, 500);
+  socket.say(event(4, "close", { status: "completed" }));
+  await settle();
+  delete answers[`GET /api/conversations/${ID}/messages`];
+  stored = [
+    message(1, "user", "first"),
+    message(2, "assistant", "answer"),
+    message(3, "user", "second"),
+    { ...message(4, "assistant", ""), tool_calls: [call] },
+    message(5, "assistant", "x"),
+    message(6, "assistant", "Hello"),
+  ];
+  active = false;
+  await session.sync();
+  expect(session.state.messages.map((m) => m.seq)).toEqual([1, 2, 3, 4, 5, 6]);
+});

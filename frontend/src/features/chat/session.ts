@@ -167,7 +167,8 @@ export class ChatSession {
       const conversation = await body(
         api.GET("/api/conversations/{conversation_id}", { params: { path: { conversation_id: id } } }),
       );
-      if (conversation.head !== headOf(this.state.messages)) await this.fetchNewer();
+      // A hole is what a turn's steps leave when they could not be fetched at its end.
+      if (conversation.head !== lastContiguous(this.state.messages)) await this.fetchNewer();
       const run = conversation.active_run;
       if (run && run.id !== this.state.live?.runId && !this.ended.has(run.id)) {
         this.follow(run);
@@ -383,12 +384,14 @@ export class ChatSession {
   /** The run is over: what it left is shown from now on, and the next message can be sent. */
   conclude(run: LiveRun, status: RunStatus): void {
     const { clock, thoughts, failures } = this.state;
+    // The end may be learnt twice, and while steps were fetched the next run may have begun.
+    const shown = this.state.live?.runId === run.runId;
+    if (!shown && this.ended.has(run.runId)) return;
     this.ended.add(run.runId);
     const thought = thoughtOf(run, clock, Date.now());
     const failure = failureOf(run.runId, status, run.error, true);
     this.patch({
-      live: null,
-      stopping: false,
+      ...(shown && { live: null, stopping: false }),
       thoughts: thought ? { ...thoughts, [run.runId]: thought } : thoughts,
       failures: failure && run.userSeq !== null ? { ...failures, [run.userSeq]: failure } : failures,
     });
@@ -396,7 +399,7 @@ export class ChatSession {
     if (status === "cancelled") this.announce(words.announce.stopped);
     if (status === "failed" || status === "interrupted") this.announce(words.announce.failed);
     // Only those who listen to a run are told that live text is back, and nobody does any more.
-    this.setLiveAvailable(true);
+    if (shown) this.setLiveAvailable(true);
     this.hooks.onActivity();
   }
 

@@ -2,7 +2,7 @@ import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 
-import { applyEvent, freshRun, type LiveRun } from "./live";
+import { applyEvent, applyReset, freshRun, type LiveRun } from "./live";
 import { assembleRows } from "./rows";
 import { needsRuns } from "./state";
 import { aboutOf, endStep, startStep, type Step } from "./steps";
@@ -145,4 +145,18 @@ test("many finished steps fold into one line that counts the failed ones; runnin
   rerender(<Steps steps={many.with(5, { ...DONE, state: "running", seconds: null })} />);
 
   expect(screen.getByRole("list", { name: "Steps" })).toBeVisible();
+});
+
+test("after lost events a running step is not known to run, and a result that still comes ends it", () => {
+  const reset = (seq: number) =>
+    ({ type: "reset", run_id: RUN, epoch: "e1", run_status: "running", partial: { text: "", seq } }) as const;
+  const run = play(["tool_call", CALL]);
+
+  const later = applyReset(run, reset(9));
+  expect(later.steps.map((step) => step.state)).toEqual(["unknown"]);
+  const data = { id: "call_0", name: CALL.name, ok: true, summary: "1 message", duration_ms: 5 };
+  const ended = applyEvent(later, { seq: 10, type: "tool_result", run_id: RUN, data });
+  expect(ended.steps.map((step) => step.state)).toEqual(["ok"]);
+
+  expect(applyReset(run, reset(0)).steps).toEqual([]);
 });

@@ -9,7 +9,8 @@ export interface Step {
   arguments: string;
   /** What the model said beside the calls of this round; on the first of them alone. */
   said: string;
-  state: "running" | "ok" | "failed";
+  /** Unknown: its end may be among the events that were lost. */
+  state: "running" | "ok" | "failed" | "unknown";
   /** The first words of the result. */
   summary: string;
   seconds: number | null;
@@ -34,9 +35,16 @@ interface Returned {
   duration_ms: number;
 }
 
-/** `steps` with the newest running one of that id ended. Ids may come again in a later round. */
+/** A step as it is known after events were lost. */
+export function forgetEnd(step: Step): Step {
+  return step.state === "running" ? { ...step, state: "unknown" } : step;
+}
+
+/** `steps` with the newest one of that id ended that has no end. Ids may come again in a later round. */
 export function endStep(steps: Step[], result: Returned): Step[] {
-  const at = steps.findLastIndex((step) => step.id === result.id && step.state === "running");
+  const at = steps.findLastIndex(
+    (step) => step.id === result.id && step.state !== "ok" && step.state !== "failed",
+  );
   if (at < 0) return steps;
   const ended: Step = {
     ...steps[at]!,
