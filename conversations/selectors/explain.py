@@ -55,7 +55,7 @@ def run_find(*, run_id: UUID) -> Run:
 def run_context(
     *, run: Run, from_seq: int | None = None, through_seq: int | None = None, request: bool = False
 ) -> RunContextBody:
-    """What the model saw in ``run``, whose access was checked. Three queries; one more with ``request``, and one more
+    """What the model saw in ``run``, whose access was checked. Three queries; two more with ``request``, and one more
     when the conversation was ever edited.
 
     ``from_seq``, ``through_seq``: limit the fates. Raises ``Conflict`` for a run that has not ended, and ``NotFound``

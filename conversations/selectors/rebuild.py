@@ -47,7 +47,7 @@ class StoredView:
 
 
 def request_rebuild(*, run: Run, stored: StoredView) -> RebuiltRequestBody:
-    """The request of ``run``, compared with the hash of what was sent. One query, of the rows that were in view."""
+    """The request of ``run``, compared with the hash of what was sent. Two queries: its tools, and the rows in view."""
     record = stored.record
     if stored.blocks is None and record["cut_seq"]:
         gone = f"The row of epoch {record['epoch']} is gone, and with it the blocks before the history"

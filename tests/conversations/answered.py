@@ -18,6 +18,7 @@ from conversations.services.index import entries_ensure
 from conversations.services.leases import runs_claim
 from conversations.services.prepare import epoch_settle
 from conversations.services.submit import turn_submit
+from tools.registry import default_registry, tool_schemas
 
 
 def turn_answer(
@@ -26,7 +27,8 @@ def turn_answer(
     """Send a question and store an answer to it; the view is what a model would have been sent."""
     accepted = turn_submit(user_id=user_id, conversation_id=conversation_id, content=question)
     [claim] = runs_claim(owner="test/1", limit=1)
-    settled = epoch_settle(conversation_id=conversation_id, snapshot=snapshot_load(run_id=claim.run_id))
+    snapshot = snapshot_load(run_id=claim.run_id, tools=tool_schemas(default_registry().for_role("user")))
+    settled = epoch_settle(conversation_id=conversation_id, snapshot=snapshot)
     assert settled is not None
     view = assemble_view(snapshot=settled, counter=default_counter())
     call = CallUsage(
@@ -54,6 +56,7 @@ def turn_answer(
         first_token_ms=1,
         total_ms=2,
         allocation=asdict(view.allocation),
+        tools=view.tools,
         view=record_view(view=view, snapshot=settled),
     )
     turn_commit(claim=claim, outcome=outcome, last_seq=1)

@@ -314,13 +314,13 @@ def test_a_record_of_another_release_is_refused(user, conversation_id):
 def test_inv_10_an_explanation_takes_the_same_queries_whatever_the_length(
     user, conversation_id, django_assert_num_queries, turns
 ):
-    """INV-10: epoch with its conversation, segments where there are any, calls; the rows in view for the request."""
+    """INV-10: epoch with its conversation, segments where there are any, calls; for the request its tools and rows."""
     run, _ = long_talk(user_id=user.pk, conversation_id=conversation_id, turns=turns)[-1]
     run = run_find(run_id=run.pk)
 
     with django_assert_num_queries(2 if turns == 4 else 3):
         run_context(run=run)
-    with django_assert_num_queries(3 if turns == 4 else 4):
+    with django_assert_num_queries(4 if turns == 4 else 5):
         run_context(run=run, request=True)
 
 
@@ -366,7 +366,7 @@ def test_the_preview_is_what_the_next_turn_then_sees(user, conversation_id, turn
 def test_the_preview_names_every_kind_of_epoch_change(user, conversation_id):
     def change() -> str | None:
         return context_preview(
-            user_id=user.pk, conversation_id=conversation_id, message="More? " * 150
+            user_id=user.pk, conversation_id=conversation_id, message="More? " * 400
         ).epoch_change
 
     seen = [change()]
@@ -392,7 +392,7 @@ def test_the_preview_stores_nothing_even_where_an_epoch_would_begin(user, conver
 
         changes.add(
             context_preview(
-                user_id=user.pk, conversation_id=conversation_id, message="And " * 200
+                user_id=user.pk, conversation_id=conversation_id, message="And " * 800
             ).epoch_change
         )
 
@@ -407,7 +407,7 @@ def test_a_preview_that_cannot_fit_names_its_needs(user, conversation_id):
     shown = context_preview(user_id=user.pk, conversation_id=conversation_id, message="word " * 4_000)
 
     assert (shown.fits, shown.view, shown.messages, shown.epoch_change) == (False, None, None, None)
-    assert list(shown.needs) == ["base_prompt", "question"]
+    assert list(shown.needs) == ["base_prompt", "tools", "question"]
     assert shown.needs["question"] > 4_000 > shown.budget > 0
     assert _state() == before
 
