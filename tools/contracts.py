@@ -58,7 +58,8 @@ class Tool:
 
     ``description``: one line for the model. ``label``: what people read while it runs. ``run`` is called with the context
     and validated ``arguments``; a plain function runs in a database thread, a coroutine function in the event loop.
-    ``timeout``: seconds. ``reads_stored``: its results are parts of stored ones and are never stored again.
+    ``timeout``: seconds. ``reads_stored``: its results are parts of stored ones and are never stored again. ``needs``: says
+    whether the installation has what the tool cannot do without; where it says no, the tool is not registered.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Tool:
     timeout: float = 30.0
     admin_only: bool = False
     reads_stored: bool = False
+    needs: Callable[[], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from agentx.llm.messages import ToolSchema
 from tools.contracts import Role, Tool
+from tools.policy import allowed_tools
 
-# What a tool may have in common with another: its name is how models call it and how results are found.
+# Of the arguments as a whole these say nothing: the title is a class's name, the description its docstring.
 _OUTER = ("title", "description")
 
 
@@ -25,11 +26,14 @@ class Registry:
         for tool in tools:
             self.register(tool)
 
-    def register(self, tool: Tool) -> None:
-        """Add a tool behind those that are there. Raises ``DuplicateTool``."""
+    def register(self, tool: Tool) -> bool:
+        """Add a tool behind those that are there; False where what it needs is missing. Raises ``DuplicateTool``."""
         if tool.name in self._tools:
             raise DuplicateTool(f"the tool {tool.name} is registered twice")
+        if tool.needs is not None and not tool.needs():
+            return False
         self._tools[tool.name] = tool
+        return True
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -38,7 +42,7 @@ class Registry:
 
     def for_role(self, role: Role) -> tuple[Tool, ...]:
         """Those a person of this role may have used on their behalf: the same ones in the same order each time."""
-        return tuple(tool for tool in self._tools.values() if role == "admin" or not tool.admin_only)
+        return allowed_tools(tools=self.tools, role=role)
 
 
 def tool_schemas(tools: Iterable[Tool]) -> tuple[ToolSchema, ...]:
@@ -77,7 +81,7 @@ def _plain(value: Any, definitions: Mapping[str, Any]) -> Any:
 
 @cache
 def default_registry() -> Registry:
-    """The installation's tools."""
+    """The installation's tools: those whose needs its settings meet."""
     from tools.builtin import BUILTIN  # they stand on selectors, and those on tables, which must be ready
 
     return Registry(BUILTIN)

@@ -8,6 +8,7 @@ from agentx.settings.parts.metrics import *
 from agentx.settings.parts.model import *
 from agentx.settings.parts.queue import *
 from agentx.settings.parts.runs import *
+from agentx.settings.parts.tools import *
 from agentx.settings.parts.web import *
 
 DATA_DIR = data_dir()

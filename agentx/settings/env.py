@@ -211,6 +211,18 @@ VARIABLES: tuple[Variable, ...] = (
         "Rounds of tool calls in one turn; then the model is asked to answer from what it has.",
         minimum=1,
     ),
+    Variable(
+        "TOOL_ROUTING_MODE",
+        "str",
+        "static",
+        "Which tools a request names: `static`, all of them; `dynamic`, those that the question seems to need.",
+    ),
+    Variable(
+        "TOOLS_SAMPLE_DATA",
+        "bool",
+        False,
+        "Offer tools over a made-up ledger and a vault of made-up notes, for trying things out.",
+    ),
     Variable("RUNNER_CONCURRENCY", "int", 128, "Answers one runner writes at the same time.", minimum=1),
     Variable("RUN_QUEUE_LIMIT", "int", 100, "Waiting runs above which new messages get 429.", minimum=1),
     Variable("EVENT_FLUSH_SECONDS", "float", 0.025, "Text deltas are gathered for this long.", minimum=0),

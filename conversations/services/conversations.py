@@ -21,6 +21,7 @@ from conversations.selectors.bodies import conversation_body
 from conversations.selectors.history import conversation_read
 from conversations.services.cancel import run_cancel
 from conversations.wire import ConversationBody
+from tools.services.outputs import outputs_purge
 
 
 def conversation_create(*, user_id: int, title: str | None = None) -> ConversationBody:
@@ -49,6 +50,7 @@ def conversation_delete(*, user_id: int, conversation_id: UUID) -> None:
         cursor.execute(
             "SET LOCAL agentx.purging = 'on'"
         )  # the transcript's guard lets whole conversations go
+        outputs_purge(conversation_id=conversation_id)
         # Messages and runs point at each other, so the order is: what points nowhere else first.
         for derived in (MessageEntry, CompactionDigest, ContextEpoch, EvidenceLedger):
             derived.objects.filter(conversation_id=conversation_id)._raw_delete(using="default")

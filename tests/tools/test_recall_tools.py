@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import inspect
 import json
-import urllib.parse
+import re
 from uuid import UUID, uuid4
 
 import pytest
 
 from agentx.llm.messages import ToolCall
 from conversations.models import Message
-from conversations.services.conversations import conversation_delete
 from conversations.services.edits import messages_delete
 from conversations.services.index import entries_catch_up
 from tests.conversations.talks import talk_import, talk_turn
@@ -39,11 +37,6 @@ def _call(name: str, context: ToolContext, **arguments: object) -> ToolResult:
 
 @pytest.fixture
 def user(make_user):
-    return make_user()
-
-
-@pytest.fixture
-def stranger(make_user):
     return make_user()
 
 
@@ -115,10 +108,46 @@ def test_twenty_turns_and_24_000_characters_are_the_most(user):
     result = _call("read_thread", _context(user, conversation_id), center_turn=20, before=19, after=19)
 
     assert len(result.content) <= 24_000
-    assert "read on with center_turn=" in result.content
+    assert result.content.startswith("Turns 18 to 20 of 40.")
+    assert "seq39x" in result.content
+    assert "read what is before with center_turn=17" in result.content
     short = talk_import(user_id=user.pk, turns=40, words=1)
     whole = _call("read_thread", _context(user, short), center_turn=20, before=19, after=19).content
     assert whole.startswith("Turns 1 to 20 of 40.")
+    assert whole.endswith("read on with center_turn=21]")
+
+
+def test_what_is_cut_can_be_read_by_following_the_marks(user):
+    conversation_id = talk_import(user_id=user.pk, turns=40, words=500)
+    context = _context(user, conversation_id)
+
+    seen: set[str] = set()
+    center = 1
+    while center:
+        text = _call("read_thread", context, center_turn=center, before=0, after=19).content
+        seen |= set(re.findall(r"seq\d+x", text))
+        mark = re.search(r"read on with center_turn=(\d+)\]$", text)
+        center = int(mark[1]) if mark else 0 if "seq80x" in text else len(seen) // 2 + 1
+
+    assert seen == {f"seq{number}x" for number in range(1, 81)}
+
+
+def test_a_turn_that_is_longer_than_a_reading_says_so(user):
+    conversation_id = talk_import(user_id=user.pk, turns=3, words=5_000)
+
+    text = _call("read_thread", _context(user, conversation_id), center_turn=2).content
+
+    assert text.startswith("Turns 2 to 2 of 3.")
+    assert len(text) <= 24_000
+    assert "this turn is cut here, it has 70," in text
+    assert text.endswith("read on with center_turn=3]")
+
+
+def test_turns_that_no_conversation_has_are_told_apart_from_none(user, talk):
+    for center in (31, 10**9, 10**30):
+        result = _call("read_thread", _context(user, talk), center_turn=center, before=0)
+
+        assert (result.ok, "there are 30 turns to read" in result.content) == (False, True)
 
 
 @pytest.mark.parametrize("form", ["{}", "conversation_history/{}.md", " {} "])
@@ -138,68 +167,6 @@ def test_deleted_messages_are_neither_found_nor_read(user, talk):
     read = _call("read_thread", _context(user, talk), center_turn=3)
 
     assert "48,213" not in found.content + str(found.artifact) + read.content
-
-
-FORMS = {
-    "plain": str,
-    "upper case": lambda value: str(value).upper(),
-    "no hyphens": lambda value: value.hex,
-    "braces": lambda value: f"{{{value}}}",
-    "urn": lambda value: value.urn,
-    "file": lambda value: f"conversation_history/{value}.md",
-    "path": lambda value: f"../conversation_history/{value}.md",
-    "percent": lambda value: urllib.parse.quote(str(value).replace("-", "%2D")),
-    "base64": lambda value: base64.b64encode(value.bytes).decode(),
-    "spaces": lambda value: f"  {value}\t",
-    "zero width": lambda value: f"\u200b{value}",
-    "quoted": lambda value: f"'{value}' OR 1=1 --",
-    "object": lambda value: {"id": str(value)},
-    "list": lambda value: [str(value)],
-    "number": lambda value: value.int,
-}
-# Arguments by which a tool can be pointed at something of somebody's; the rest only say how to look.
-POINTERS = {"read_thread": ("conversation_id",)}
-PLAIN = {
-    "conversation_search": {"query", "max_results", "role_filter"},
-    "read_thread": {"center_turn", "before", "after"},
-    "current_date": set(),
-}
-
-
-def test_every_argument_of_every_tool_is_known_to_the_matrix_below():
-    """A new tool or argument has to say whether it points at rows."""
-    for name, tool in TOOLS.items():
-        assert set(tool.arguments.model_fields) == PLAIN[name] | set(POINTERS.get(name, ()))
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("gone", [False, True], ids=["theirs", "deleted"])
-@pytest.mark.parametrize(
-    ("tool", "argument"), [(name, arg) for name, args in POINTERS.items() for arg in args]
-)
-def test_ids_of_others_are_answered_like_ids_that_never_were(user, stranger, tool, argument, gone, form):
-    theirs = talk_import(user_id=stranger.pk, turns=2)
-    mine = talk_import(user_id=user.pk, turns=2)
-    if gone:
-        conversation_delete(user_id=stranger.pk, conversation_id=theirs)
-    context = _context(user, mine)
-
-    answer = _call(tool, context, **{argument: FORMS[form](theirs)})
-    never = _call(tool, context, **{argument: FORMS[form](uuid4())})
-
-    assert answer == never
-    assert answer.ok is False
-    assert "seq1x" not in answer.content
-
-
-def test_a_search_reads_the_conversation_of_its_context_alone(user, stranger, talk):
-    theirs = talk_import(user_id=stranger.pk, turns=1)
-    talk_turn(conversation_id=theirs, question="zanzibar", answer="Yes.")
-    entries_catch_up(conversation_id=theirs)
-
-    result = _call("conversation_search", _context(user, talk), query="zanzibar")
-
-    assert (result.artifact, "zanzibar" in result.content) == (None, False)
 
 
 def test_current_date_names_day_time_and_zone(user, talk, settings):

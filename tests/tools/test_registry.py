@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel, Field
 
+from tools.builtin import BUILTIN
 from tools.contracts import Tool, ToolArguments, ToolResult
 from tools.registry import DuplicateTool, Registry, default_registry, tool_schemas
 
@@ -37,6 +39,14 @@ def test_registering_a_name_twice_is_an_error():
 
     with pytest.raises(DuplicateTool, match="one"):
         registry.register(_tool("one"))
+
+
+def test_a_tool_whose_need_is_missing_is_not_registered():
+    registry = Registry()
+
+    assert registry.register(replace(_tool("one"), needs=lambda: False)) is False
+    assert registry.register(replace(_tool("two"), needs=lambda: True)) is True
+    assert [tool.name for tool in registry.tools] == ["two"]
 
 
 def test_tls_05_admin_tools_are_for_admins_alone():
@@ -74,12 +84,16 @@ def test_tls_02_the_installations_tools_have_one_order():
     """TLS-02."""
     tools = default_registry().for_role("user")
 
-    assert [tool.name for tool in tools] == ["conversation_search", "read_thread", "current_date"]
+    assert [tool.name for tool in tools] == [
+        *("conversation_search", "read_thread"),
+        *("read_tool_output", "tool_output_query", "tool_output_section", "tool_output_path"),
+        "current_date",
+    ]
     assert tool_schemas(tools) == tool_schemas(list(tools))
 
 
 def test_every_tool_says_what_it_is_in_one_line():
-    for tool in default_registry().tools:
+    for tool in BUILTIN:
         assert tool.description.endswith(".")
         assert "\n" not in tool.description
         assert tool.label

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from uuid import UUID
 
 from pydantic import Field
@@ -15,6 +16,8 @@ from tools.contracts import Tool, ToolArguments, ToolContext, ToolFailure, ToolR
 
 # Turns and characters of one reading. A tool's result inside of it is cut sooner: its text is not what was said.
 MOST_TURNS, MOST_CHARACTERS, RESULT_CHARACTERS = 20, 24_000, 1_000
+# Kept of those for the first line and for what is said where turns are left out.
+_FRAME_CHARACTERS = 500
 
 _NO_CONVERSATION = 'There is no such conversation. Use "current", or the id of a conversation of this person.'
 # The name by which digests and people refer to a transcript as if it were a file.
@@ -37,7 +40,7 @@ class ThreadArguments(ToolArguments):
 def _run(context: ToolContext, arguments: ThreadArguments) -> ToolResult:
     conversation_id = _resolve(context, arguments.conversation_id)
     current = conversation_id == context.conversation_id
-    first, last = _range(arguments)
+    first, last, wanted = _range(arguments)
     try:
         newest = turns_count(user_id=context.user_id, conversation_id=conversation_id)
         turns = turns_read(
@@ -52,7 +55,13 @@ def _run(context: ToolContext, arguments: ThreadArguments) -> ToolResult:
     newest = min(newest, context.turn - 1) if current else newest
     if not turns:
         raise ToolFailure(f"There are no turns {first} to {last}; there are {newest} turns to read.")
-    return ToolResult(content=_render(turns, newest))
+    text = _render(
+        turns,
+        newest=newest,
+        center=arguments.center_turn or 1,
+        beyond=last + 1 if last < min(wanted, newest) else None,
+    )
+    return ToolResult(content=text)
 
 
 def _resolve(context: ToolContext, name: str) -> UUID:
@@ -66,27 +75,59 @@ def _resolve(context: ToolContext, name: str) -> UUID:
         raise ToolFailure(_NO_CONVERSATION) from None
 
 
-def _range(arguments: ThreadArguments) -> tuple[int, int]:
+def _range(arguments: ThreadArguments) -> tuple[int, int, int]:
+    """The first and last turn that may be read, and the last one that was wanted."""
     if arguments.center_turn is None:
-        return 1, min(MOST_TURNS, arguments.before + arguments.after + 1)
+        wanted = arguments.before + arguments.after + 1
+        return 1, min(MOST_TURNS, wanted), wanted
     first = max(1, arguments.center_turn - arguments.before)
-    return first, min(arguments.center_turn + arguments.after, first + MOST_TURNS - 1)
+    wanted = arguments.center_turn + arguments.after
+    return first, min(wanted, first + MOST_TURNS - 1), wanted
 
 
-def _render(turns: tuple[Turn, ...], newest: int) -> str:
-    head = f"Turns {turns[0].number} to {turns[-1].number} of {newest}. {QUOTED}"
-    parts, left = [head], MOST_CHARACTERS - len(head)
-    for turn in turns:
-        text = f"## Turn {turn.number}, {turn.messages[0].created_at:%Y-%m-%d %H:%M}\n\n" + "\n\n".join(
-            _render_message(message) for message in turn.messages
+def _render(turns: Sequence[Turn], *, newest: int, center: int, beyond: int | None) -> str:
+    """The turn asked for, and as many whole turns around it as there is room for. ``beyond``: the first turn that was
+    asked for and not read."""
+    texts = [_render_turn(turn) for turn in turns]
+    middle = min(range(len(turns)), key=lambda place: abs(turns[place].number - center))
+    room = MOST_CHARACTERS - _FRAME_CHARACTERS
+    low, high = _choose([len(text) for text in texts], middle=middle, room=room)
+    parts = [f"Turns {turns[low].number} to {turns[high].number} of {newest}. {QUOTED}"]
+    limit = f"at most {MOST_TURNS} turns and {MOST_CHARACTERS:,} characters are shown"
+    if low > 0:
+        parts.append(f"[cut here: {limit}; read what is before with center_turn={turns[low - 1].number}]")
+    parts += texts[low : high + 1]
+    if len(texts[middle]) > room:
+        parts[-1] = (
+            f"{texts[middle][:room]}…\n\n[this turn is cut here, it has {len(texts[middle]):,} characters;"
+            " conversation_search finds words in the rest]"
         )
-        if len(text) > left:
-            more = f"[cut here: {MOST_CHARACTERS:,} characters are shown; read on with center_turn={turn.number}]"
-            parts += [f"{text[: max(0, left - len(more) - 8)]}…", more]
-            break
-        parts.append(text)
-        left -= len(text) + 2
+    following = turns[high + 1].number if high + 1 < len(turns) else beyond
+    if following is not None:
+        parts.append(f"[cut here: {limit}; read on with center_turn={following}]")
     return "\n\n".join(parts)
+
+
+def _choose(lengths: Sequence[int], *, middle: int, room: int) -> tuple[int, int]:
+    """The first and last place of what fits: the middle in any case, then neighbours on either side in turn."""
+    low = high = middle
+    left = room - lengths[middle]
+    up = down = True
+    while up or down:
+        up = up and high + 1 < len(lengths) and lengths[high + 1] + 2 <= left
+        if up:
+            high += 1
+            left -= lengths[high] + 2
+        down = down and low > 0 and lengths[low - 1] + 2 <= left
+        if down:
+            low -= 1
+            left -= lengths[low] + 2
+    return low, high
+
+
+def _render_turn(turn: Turn) -> str:
+    head = f"## Turn {turn.number}, {turn.messages[0].created_at:%Y-%m-%d %H:%M}"
+    return "\n\n".join([head, *(_render_message(message) for message in turn.messages)])
 
 
 def _render_message(message: Message) -> str:

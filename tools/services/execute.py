@@ -10,28 +10,23 @@ import difflib
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import structlog
-from django.db import connection
 from pydantic import ValidationError
 
 from agentx.llm.messages import ToolCall
-from agentx.llm.reading import clean_text
+from tools.cleaning import clean_result, clean_strings
 from tools.contracts import Executed, Tool, ToolContext, ToolFailure, ToolResult
+from tools.services.threads import in_tool_thread
 
 log = structlog.get_logger(__name__)
 
-# Threads of this process for tools that are plain functions. Their own, so that tools that hang cannot take the threads
-# through which turns reach the database; above the 30 calls that one answer may well make.
-THREADS = 48
-# How deep the JSON of arguments may be nested: more is an attack on the parser's stack, not a question.
-MOST_DEPTH = 64
-
-_pool: ThreadPoolExecutor | None = None
+# As much of a name a model has made up as it is told again.
+_NAME_CHARACTERS = 80
+# As many mistakes of one call as are told at once.
+_MOST_PROBLEMS = 8
 
 
 async def calls_execute(
@@ -60,118 +55,114 @@ async def call_execute(*, call: ToolCall, tools: Mapping[str, Tool], context: To
     """One call's result; ``ok`` is False for every kind of failure. Only cancellation is raised."""
     began = time.monotonic()
     tool = tools.get(call.name)
-    label = call.name if tool is None else tool.label
+    label = _shorten(call.name) if tool is None else tool.label
     if tool is None:
-        result = ToolResult(content=_say_unknown(call.name, tools), ok=False)
+        result = _refuse(_say_unknown(call.name, tools))
     else:
         result = await _run(tool, call, context)
-    return Executed(call=call, result=_clean(result), seconds=time.monotonic() - began, label=label)
+    cleaned, lost = clean_result(result)
+    if lost is not None:
+        log.warning("tool_result_not_json", tool=call.name, error=lost)
+    return Executed(call=call, result=cleaned, seconds=time.monotonic() - began, label=label)
 
 
 async def _run(tool: Tool, call: ToolCall, context: ToolContext) -> ToolResult:
     try:
-        arguments = tool.arguments.model_validate(_parse_arguments(call.arguments))
-        async with asyncio.timeout(tool.timeout):
-            return await _invoke(tool, context, arguments)
-    except ValidationError as error:
-        return ToolResult(content=_say_invalid(tool, error), ok=False)
+        arguments = _read_arguments(tool, call.arguments)
     except ToolFailure as failure:
-        return ToolResult(content=str(failure), ok=False)
-    except TimeoutError:
+        return _refuse(str(failure))
+    limit = asyncio.timeout(tool.timeout)
+    try:
+        async with limit:
+            return await _invoke(tool, context, arguments)
+    except ToolFailure as failure:
+        return _refuse(str(failure))
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return _fail(tool, error)  # the tool's own: something it waited for was cancelled, not this call
+    except TimeoutError as error:
+        if not limit.expired():
+            return _fail(tool, error)  # the tool's own too, such as that of a socket
         log.warning("tool_timeout", tool=tool.name, seconds=tool.timeout)
-        text = f"{tool.name} did not finish within {tool.timeout:g} seconds and was given up. Ask for less, or go on without it."
-        return ToolResult(content=text, ok=False)
-    except Exception as error:
-        # The type alone: messages of errors may quote what the tool read.
-        log.exception("tool_failed", tool=tool.name)
-        text = f"{tool.name} failed with an internal error ({type(error).__name__}). Go on without it."
-        return ToolResult(content=text, ok=False)
+        return _refuse(
+            f"{tool.name} did not finish within {tool.timeout:g} seconds and was given up."
+            " Ask for less, or go on without it."
+        )
+    except (Exception, SystemExit) as error:
+        return _fail(tool, error)
 
 
 async def _invoke(tool: Tool, context: ToolContext, arguments: Any) -> ToolResult:
     if inspect.iscoroutinefunction(tool.run):
-        return await cast("Awaitable[ToolResult]", tool.run(context, arguments))
-    variables = copy_context()
-
-    def work() -> ToolResult:
-        try:
-            return cast(ToolResult, variables.run(tool.run, context, arguments))
-        finally:
-            connection.close()
-
-    return await asyncio.get_running_loop().run_in_executor(_threads(), work)
+        result: object = await tool.run(context, arguments)
+    else:
+        result = await in_tool_thread(tool.run, context, arguments)
+        if inspect.isawaitable(result):  # a plain function around a coroutine function
+            result = await result
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"{tool.name} gave a {type(result).__name__} and not a ToolResult")
+    return result
 
 
-def _threads() -> ThreadPoolExecutor:
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="tool")
-    return _pool
+def _refuse(text: str) -> ToolResult:
+    return ToolResult(content=text, ok=False)
 
 
-def _parse_arguments(text: str) -> dict[str, Any]:
-    """The JSON object a model wrote. Raises ``ToolFailure``. No text at all is no arguments."""
+def _fail(tool: Tool, error: BaseException) -> ToolResult:
+    """The type alone: messages of errors may quote what the tool read."""
+    log.error("tool_failed", tool=tool.name, exc_info=error)
+    return _refuse(f"{tool.name} failed with an internal error ({type(error).__name__}). Go on without it.")
+
+
+def _read_arguments(tool: Tool, text: str) -> Any:
+    """The validated arguments. Raises ``ToolFailure`` with what is wrong with them."""
+    try:
+        return tool.arguments.model_validate(_parse_object(text))
+    except ValidationError as error:
+        raise ToolFailure(_say_invalid(tool, error)) from None
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    """The JSON object a model wrote, with strings the database can take. No text at all is no arguments."""
     if not text.strip():
         return {}
     try:
         parsed: object = json.loads(text)
     except RecursionError:
         raise ToolFailure("The arguments are nested too deeply.") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise ToolFailure(
             f"The arguments are not valid JSON ({error}). Call again with one JSON object."
         ) from None
+    except ValueError:  # Python reads no whole number of more than 4,300 digits
+        raise ToolFailure("The arguments have a number that is too long.") from None
     if not isinstance(parsed, dict):
         raise ToolFailure("The arguments must be one JSON object, such as {}.")
-    return cast("dict[str, Any]", parsed)
+    try:
+        return cast("dict[str, Any]", clean_strings(parsed))
+    except ValueError:
+        raise ToolFailure("The arguments are nested too deeply.") from None
 
 
 def _say_unknown(name: str, tools: Mapping[str, Tool]) -> str:
     if not tools:
         return "There are no tools to call. Answer in words."
-    near = difflib.get_close_matches(name, tools, n=1)
+    near = difflib.get_close_matches(_shorten(name), tools, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    shown = name if len(name) <= 80 else f"{name[:80]}…"
-    return f"There is no tool named {shown!r}.{hint} The tools are: {', '.join(tools)}."
+    return f"There is no tool named {_shorten(name)!r}.{hint} The tools are: {', '.join(tools)}."
 
 
 def _say_invalid(tool: Tool, error: ValidationError) -> str:
     problems = [
-        f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
-        for problem in error.errors(include_url=False, include_context=False, include_input=False)[:8]
+        f"{_shorten('.'.join(str(part) for part in problem['loc'])) or 'arguments'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False, include_input=False)
     ]
+    told = "; ".join(problems[:_MOST_PROBLEMS])
     known = ", ".join(tool.arguments.model_fields) or "none"
-    return f"The arguments do not fit {tool.name}: {'; '.join(problems)}. Its arguments are: {known}."
+    return f"The arguments do not fit {tool.name}: {told}. Its arguments are: {known}."
 
 
-def _clean(result: ToolResult) -> ToolResult:
-    """The result as it can be stored: no NUL and no lone surrogates, the rest of it real JSON."""
-    try:
-        return ToolResult(
-            content=clean_text(str(result.content)),
-            artifact=_clean_json(result.artifact),
-            model_context=_clean_json(result.model_context),
-            ok=result.ok,
-        )
-    except (TypeError, ValueError, RecursionError) as error:
-        log.warning("tool_result_not_json", error=type(error).__name__)
-        return ToolResult(content=clean_text(str(result.content)), ok=result.ok)
-
-
-def _clean_json(value: Any) -> Any:
-    if value is None:
-        return None
-    return _clean_strings(json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False)))
-
-
-def _clean_strings(value: Any, depth: int = 0) -> Any:
-    if depth > MOST_DEPTH:
-        raise ValueError("nested too deeply")
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {clean_text(key): _clean_strings(item, depth + 1) for key, item in items}
-    if isinstance(value, list):
-        return [_clean_strings(item, depth + 1) for item in cast("list[Any]", value)]
-    return value
+def _shorten(name: str) -> str:
+    return name if len(name) <= _NAME_CHARACTERS else f"{name[:_NAME_CHARACTERS]}…"

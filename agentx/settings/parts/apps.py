@@ -4,6 +4,7 @@ INSTALLED_APPS = [
     "agentx.apps.AgentXConfig",
     "agentx.accounts.apps.AccountsConfig",
     "conversations.apps.ConversationsConfig",
+    "tools.apps.ToolsConfig",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -1,0 +1,5 @@
+"""Tables of the tools app."""
+
+from tools.models.output import ToolOutput
+
+__all__ = ["ToolOutput"]
