@@ -8,12 +8,15 @@ from uuid import UUID
 
 from agentx.llm.messages import ToolSchema
 from conversations.wire import ErrorBody, MessageBody, MessageStatus, RunBody, RunStatus
-from tools.contracts import Executed
+from tools.contracts import Executed, Role
 
 
 @dataclass(frozen=True, slots=True)
 class RunClaim:
-    """A runner's right to execute one run. ``token`` is void once another process has claimed or settled the run."""
+    """A runner's right to execute one run. ``token`` is void once another process has claimed or settled the run.
+
+    ``role``: what its user may have done on their behalf.
+    """
 
     run_id: UUID
     conversation_id: UUID
@@ -23,6 +26,7 @@ class RunClaim:
     token: UUID
     attempt: int
     queued_ms: int
+    role: Role = "user"
 
     @property
     def epoch(self) -> str:

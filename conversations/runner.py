@@ -60,7 +60,7 @@ class Runner:
     """
 
     def __init__(self, *, tools: tuple[Tool, ...] | None = None) -> None:
-        self._offered = default_registry().for_role("user") if tools is None else tools
+        self._offered = default_registry().tools if tools is None else tools
         self._name = settings.RUNNER_ID or f"{socket.gethostname()}-{os.getpid()}"
         self.instance = f"{self._name}/{uuid4().hex[:8]}"
         self._working: dict[UUID, _Working] = {}

@@ -35,7 +35,24 @@ def clean_json(value: Any) -> Any:
     """A copy of ``value`` as plain JSON with clean strings. Raises ``TypeError``, ``ValueError`` or ``RecursionError``."""
     if value is None:
         return None
-    return clean_strings(json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_as_text)))
+    plain = json.loads(json.dumps(value, ensure_ascii=False, allow_nan=False, default=_as_text))
+    return settle_json(clean_strings(plain))
+
+
+def settle_json(value: Any) -> Any:
+    """A copy of plain JSON as a ``jsonb`` column gives it back, so that a request made of it now is the one made of it later.
+
+    Such a column sorts keys, shorter ones first and then by their bytes, and writes numbers out in digits.
+    """
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        ordered = sorted(items, key=lambda item: (len(item[0].encode()), item[0].encode()))
+        return {key: settle_json(item) for key, item in ordered}
+    if isinstance(value, list):
+        return [settle_json(item) for item in cast("list[Any]", value)]
+    if isinstance(value, float):
+        return int(Decimal(repr(value))) if "e+" in repr(value) else value or 0.0
+    return value
 
 
 def clean_strings(value: Any, *, depth: int = 0) -> Any:

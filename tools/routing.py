@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from agentx.llm.messages import ToolSchema
 from conversations.context.types import TranscriptMessage
 from tools.contracts import Role, Tool
 from tools.policy import DISCOVERY, RoutingMode, allowed_tools, find_policy, name_group, singular
+from tools.registry import tool_schemas
 
 # A question of so few words that names no subject takes it from the turn before.
 _FEW_WORDS = 3
@@ -98,6 +100,32 @@ def choose_tools(
     if previous_uses and points_back(question=question, previous_uses=previous_uses, names_group=bool(named)):
         chosen |= _groups_used(previous_uses, by_name)
     return tuple(tool for tool in allowed if name_group(tool) in chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """What is offered for the calls of one person's turn. Called with what the choice depends on, since that is read later."""
+
+    mode: RoutingMode
+    tools: tuple[Tool, ...]
+    role: Role
+
+    def __call__(
+        self, history: Sequence[TranscriptMessage], current: Sequence[TranscriptMessage]
+    ) -> tuple[ToolSchema, ...]:
+        """``history``: the messages in view before the turn. ``current``: those of the turn, its question first."""
+        last = history[-1].turn if history else None
+        asked = [message.content for message in current if message.role == "user" and message.seq]
+        return tool_schemas(
+            choose_tools(
+                mode=self.mode,
+                tools=self.tools,
+                role=self.role,
+                question="\n".join(asked),
+                turn_uses=pair_uses(current),
+                previous_uses=pair_uses(message for message in history if message.turn == last),
+            )
+        )
 
 
 def points_back(*, question: str, previous_uses: Sequence[ToolUse], names_group: bool) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
@@ -13,6 +15,11 @@ from agentx.errors import NotFound
 def user_body(user: User) -> UserBody:
     """A person as they appear to themselves."""
     return UserBody(id=user.pk, username=user.get_username(), display_name=str(user))
+
+
+def user_role(user: User) -> Literal["user", "admin"]:
+    """What may be done on a person's behalf: everything for a superuser."""
+    return "admin" if user.is_superuser else "user"
 
 
 def user_by_name(*, username: str) -> User:

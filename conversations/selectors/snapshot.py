@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
@@ -47,14 +48,24 @@ MOST_BUDGETS = 4
 # Of the budget, what the schemas of tools may take: in a window of 2,048 tokens none are offered, in one of 4,096 they are.
 TOOLS_SHARE = 0.2
 
+# What to offer a model that can call tools, given the messages in view before the turn and those of the turn.
+Offer = Callable[[Sequence[TranscriptMessage], Sequence[TranscriptMessage]], tuple[ToolSchema, ...]]
+
+
+def offer_nothing(
+    _history: Sequence[TranscriptMessage], _current: Sequence[TranscriptMessage]
+) -> tuple[ToolSchema, ...]:
+    """No tools at all."""
+    return ()
+
 
 def snapshot_load(
-    *, run_id: UUID, reported_window: int | None = None, tools: tuple[ToolSchema, ...] = ()
+    *, run_id: UUID, reported_window: int | None = None, offer: Offer = offer_nothing
 ) -> Snapshot:
     """The snapshot of a run: its question, and the newest live messages after the cut.
 
-    ``reported_window``: tokens the provider says its model takes, when it was asked. ``tools``: those to offer if the
-    model can call any.
+    ``reported_window``: tokens the provider says its model takes, when it was asked. ``offer``: names the
+    tools, if the model can call any.
     """
     run = run_row(run_id=run_id)
     conversation = Conversation(
@@ -71,7 +82,7 @@ def snapshot_load(
         model=run.model,
         reported_window=reported_window,
         before=run.created_at,
-        tools=tools,
+        offer=offer,
     )
 
 
@@ -82,7 +93,7 @@ def conversation_snapshot(
     model: str,
     reported_window: int | None = None,
     before: datetime | None = None,
-    tools: tuple[ToolSchema, ...] = (),
+    offer: Offer = offer_nothing,
 ) -> Snapshot:
     """The snapshot for a question that may not be stored yet, whose seq is then the next one.
 
@@ -94,8 +105,9 @@ def conversation_snapshot(
     if epoch.revision != conversation.revision:
         epoch = _epoch_after_edit(conversation, epoch)
     window = planned_window(profile)
-    most_tokens = derive_budget(window=window, rules=rules).tokens * MOST_BUDGETS
-    history, unloaded = _history_read(conversation.pk, epoch, question.seq, most_tokens)
+    budget = derive_budget(window=window, rules=rules).tokens
+    history, unloaded = _history_read(conversation.pk, epoch, question.seq, budget * MOST_BUDGETS)
+    tools = offer(history, (question,)) if profile.tools else ()
     snapshot = Snapshot(
         system_prompt=BASE_PROMPT,
         history=history,
@@ -111,17 +123,16 @@ def conversation_snapshot(
         rules=rules,
         unloaded=unloaded,
         revision=conversation.revision,
-        tools=_offered(tools, able=profile.tools, budget=most_tokens // MOST_BUDGETS),
+        tools=tools if tools_fit(tools, budget=budget) else (),
         epoch=epoch,
         previous=_previous_call(conversation.pk, before),
     )
     return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
 
 
-def _offered(tools: tuple[ToolSchema, ...], *, able: bool, budget: int) -> tuple[ToolSchema, ...]:
-    """All the tools or none: none where the model cannot call any, or where their schemas would crowd out the words."""
-    fits = tools and default_counter().count_tools(tools) <= budget * TOOLS_SHARE
-    return tools if able and fits else ()
+def tools_fit(tools: tuple[ToolSchema, ...], *, budget: int) -> bool:
+    """Whether schemas leave the words their room; where they do not, none of them is offered."""
+    return default_counter().count_tools(tools) <= budget * TOOLS_SHARE if tools else True
 
 
 def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage, ...]:

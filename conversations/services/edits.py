@@ -36,6 +36,7 @@ from conversations.services.epochs import digest_lock
 from conversations.services.index import entries_forget
 from conversations.stream import head_key, log_key
 from conversations.titles import derive_title
+from tools.services.outputs import outputs_forget
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +87,7 @@ def messages_delete(*, conversation_id: UUID, seqs: Collection[int]) -> int:
         rows.update(deleted_at=Now())
         _withdraw(conversation, seqs=marked)
         _quotes_blank(conversation, seqs=marked)
+        outputs_forget(conversation_id=conversation_id, seqs=marked)
     log.info("messages_deleted", conversation_id=str(conversation_id), messages=len(marked))
     return len(marked)
 

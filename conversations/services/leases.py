@@ -22,6 +22,7 @@ from django.db.models import ExpressionWrapper, Q
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
+from agentx.accounts.selectors import user_role
 from agentx.errors import LeaseLost
 from agentx.redis_client import redis_client
 from conversations.contracts import Outcome, RunClaim
@@ -55,7 +56,7 @@ def runs_claim(*, owner: str, limit: int) -> list[RunClaim]:
     with transaction.atomic():
         rows = list(
             Run.objects.select_for_update(skip_locked=True, of=("self",))
-            .select_related("user_message", "conversation")
+            .select_related("user_message", "conversation__owner")
             .filter(status=Run.Status.QUEUED)
             .order_by("created_at")[:limit]
         )
@@ -87,6 +88,7 @@ def _claim(row: Run, *, token: UUID) -> RunClaim:
         token=token,
         attempt=row.attempt + 1,
         queued_ms=max(0, round(queued * 1000)),
+        role=user_role(row.conversation.owner),
     )
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from agentx.accounts.selectors import user_role
 from agentx.llm.messages import UserMessage
 from agentx.llm.tokens import default_counter
 from conversations.context.assemble import View, assemble_view
@@ -30,7 +31,8 @@ from conversations.selectors.withdrawn import Withdrawn, withdrawn_read
 from conversations.services.epochs import with_epoch
 from conversations.services.evidence import evidence_read
 from conversations.wire_context import ContextPreviewBody, SegmentBody
-from tools.registry import default_registry, tool_schemas
+from tools.registry import default_registry
+from tools.routing import ToolOffer
 
 
 def context_preview(
@@ -53,7 +55,11 @@ def context_preview(
         question=_draft_message(conversation, message),
         model=model,
         reported_window=_last_reported_window(conversation, model=model),
-        tools=tool_schemas(default_registry().for_role("user")),
+        offer=ToolOffer(
+            mode=settings.TOOL_ROUTING_MODE,
+            tools=default_registry().tools,
+            role=user_role(conversation.owner),
+        ),
     )
     withdrawn = _withdrawn(conversation)
     try:

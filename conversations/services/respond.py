@@ -47,7 +47,7 @@ from conversations.services.report import context_report, log_budgets
 from conversations.services.view import Prepared, view_prepare, without_tools
 from conversations.stream import RunLog
 from tools.contracts import Executed, Tool, ToolContext, ToolResult
-from tools.registry import tool_schemas
+from tools.routing import ToolOffer
 from tools.services.execute import calls_execute
 
 log = structlog.get_logger(__name__)
@@ -160,7 +160,7 @@ class _Rounds:
             reported_window=tools.reported_window,
             request_counter=tools.request_counter,
             window_cap=cap,
-            tools=tool_schemas(tools.tools),
+            offer=ToolOffer(mode=settings.TOOL_ROUTING_MODE, tools=tools.tools, role=turn.claim.role),
             base=None if turn.prepared is None else turn.prepared.snapshot,
             added=(*self.added, *self._unstored_rows()),
         )
@@ -236,6 +236,7 @@ class _Rounds:
             run_id=claim.run_id,
             turn=question.turn,
             question=question.content,
+            role=claim.role,
         )
 
     def _unstored_rows(self) -> tuple[TranscriptMessage, ...]:
@@ -307,7 +308,8 @@ class _Rounds:
     def _offered(self) -> tuple[Tool, ...]:
         """The tools that the newest request named: none where the model cannot call any."""
         prepared = self.turn.prepared
-        return self.tools.tools if prepared is not None and prepared.snapshot.tools else ()
+        named = {schema.name for schema in prepared.snapshot.tools} if prepared is not None else set[str]()
+        return tuple(tool for tool in self.tools.tools if tool.name in named)
 
     def _turn_number(self) -> int:
         prepared = self.turn.prepared

@@ -12,12 +12,18 @@ import structlog
 from agentx import metrics
 from agentx.errors import ViewUnstable
 from agentx.llm.counting import RequestCounter
-from agentx.llm.messages import ToolSchema
 from conversations.context.assemble import View, assemble_view, draft_request
+from conversations.context.budget import derive_budget
 from conversations.context.record import record_view
 from conversations.context.render import hash_request
 from conversations.context.types import Snapshot, TranscriptMessage
-from conversations.selectors.snapshot import snapshot_load, view_counter
+from conversations.selectors.snapshot import (
+    Offer,
+    offer_nothing,
+    snapshot_load,
+    tools_fit,
+    view_counter,
+)
 from conversations.services.patience import db_patiently
 from conversations.services.prepare import epoch_settle
 
@@ -47,7 +53,7 @@ async def view_prepare(
     reported_window: int | None,
     request_counter: RequestCounter | None,
     window_cap: int | None = None,
-    tools: tuple[ToolSchema, ...] = (),
+    offer: Offer = offer_nothing,
     base: Snapshot | None = None,
     added: tuple[TranscriptMessage, ...] = (),
 ) -> Prepared:
@@ -58,11 +64,13 @@ async def view_prepare(
     """
     for _ in range(ATTEMPTS):
         if base is None:
-            load = partial(snapshot_load, run_id=run_id, reported_window=reported_window, tools=tools)
+            load = partial(snapshot_load, run_id=run_id, reported_window=reported_window, offer=offer)
             snapshot = await db_patiently(load)
         else:
-            snapshot, base = replace(base, tools=tools if base.tools else ()), None
+            snapshot, base = base, None
         snapshot = replace(snapshot, current=(snapshot.question, *added))
+        if added:
+            snapshot = _offer_again(snapshot, offer)
         if window_cap is not None:
             model = replace(snapshot.model, window=min(snapshot.model.window, window_cap))
             snapshot = replace(snapshot, model=model)
@@ -76,6 +84,18 @@ async def view_prepare(
                 log.error("view_repaired", reason=view.repaired)
             return Prepared(view, record_view(view=view, snapshot=settled), settled)
     raise ViewUnstable
+
+
+def _offer_again(snapshot: Snapshot, offer: Offer) -> Snapshot:
+    """The tools for a turn that has gone on: what it has used and been granted counts. None stay none."""
+    if not snapshot.tools:
+        return snapshot
+    tools = offer(snapshot.history, snapshot.current)
+    budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules).tokens
+    if not tools_fit(tools, budget=budget):
+        log.warning("tools_do_not_fit", tools=len(tools))
+        return snapshot
+    return replace(snapshot, tools=tools)
 
 
 def without_tools(prepared: Prepared) -> Prepared:

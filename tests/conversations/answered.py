@@ -18,7 +18,8 @@ from conversations.services.index import entries_ensure
 from conversations.services.leases import runs_claim
 from conversations.services.prepare import epoch_settle
 from conversations.services.submit import turn_submit
-from tools.registry import default_registry, tool_schemas
+from tools.registry import default_registry
+from tools.routing import ToolOffer
 
 
 def turn_answer(
@@ -27,7 +28,8 @@ def turn_answer(
     """Send a question and store an answer to it; the view is what a model would have been sent."""
     accepted = turn_submit(user_id=user_id, conversation_id=conversation_id, content=question)
     [claim] = runs_claim(owner="test/1", limit=1)
-    snapshot = snapshot_load(run_id=claim.run_id, tools=tool_schemas(default_registry().for_role("user")))
+    offer = ToolOffer(mode="static", tools=default_registry().tools, role=claim.role)
+    snapshot = snapshot_load(run_id=claim.run_id, offer=offer)
     settled = epoch_settle(conversation_id=conversation_id, snapshot=snapshot)
     assert settled is not None
     view = assemble_view(snapshot=settled, counter=default_counter())

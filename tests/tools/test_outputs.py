@@ -94,9 +94,9 @@ def test_json_stays_json(gate):
     assert len(result.content) <= SHORT_CHARACTERS
     assert shown["stored_output"]["id"] == ToolOutput.objects.get().pk
     assert "$.total: integer, e.g. 120" in shown["stored_output"]["structure"]
-    assert shown["result"]["total"] == 120
-    assert shown["result"]["rows"][0] == ROWS[0]
-    note = shown["result"]["rows_compaction"]
+    assert shown["result_in_brief"]["total"] == 120
+    assert shown["result_in_brief"]["rows"][0] == ROWS[0]
+    note = shown["result_in_brief"]["rows_compaction"]
     assert note["retained"] + note["omitted"] == 120
 
 
@@ -124,7 +124,7 @@ def test_an_artifact_stays_whole_and_its_projection_gets_the_id_of_what_is_store
     )
     assert sent == json.dumps(result.model_context, ensure_ascii=False, separators=(",", ":"))
     assert len(sent) <= RESULT_CHARACTERS
-    shown = result.model_context["result"]
+    shown = result.model_context["result_in_brief"]
     assert len(shown["rows"]) > 20
     assert shown["rows_compaction"]["retained"] + shown["rows_compaction"]["omitted"] == 120
     assert shown["rows_compaction"]["omitted_refs"]
@@ -138,7 +138,7 @@ def test_tur_15_settled_it_still_names_what_is_stored_and_counts_all_rows(gate):
         compact_tool_result(content="", model_context=result.model_context, limit=SETTLED_CHARACTERS)
     )
 
-    note = settled["result"]["rows_compaction"]
+    note = settled["result_in_brief"]["rows_compaction"]
     assert settled["stored_output"]["id"] == ToolOutput.objects.get().pk
     assert note["retained"] + note["omitted"] == 120
 
@@ -168,8 +168,8 @@ def test_rows_whose_ids_alone_are_too_long_are_outlined(gate):
 
     result = gate(content="5,000 rows", artifact=artifact)
 
-    assert set(result.model_context) == {"stored_output", "beginning", "end"}
-    assert artifact[0]["id"] in result.model_context["beginning"]
+    assert set(result.model_context["result_in_brief"]) == {"begins", "ends_with"}
+    assert artifact[0]["id"] in result.model_context["result_in_brief"]["begins"]
     assert len(json.dumps(result.model_context)) < RESULT_CHARACTERS
 
 

@@ -76,4 +76,5 @@ CONVERSATION_SEARCH = Tool(
     group="context",
     arguments=SearchArguments,
     run=_run,
+    reads_stored=True,
 )

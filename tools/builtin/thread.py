@@ -147,4 +147,5 @@ READ_THREAD = Tool(
     group="context",
     arguments=ThreadArguments,
     run=_run,
+    reads_stored=True,
 )

@@ -11,6 +11,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -19,10 +20,13 @@ from pydantic import ValidationError
 from agentx.llm.messages import ToolCall
 from tools.cleaning import clean_result, clean_strings
 from tools.contracts import Executed, Tool, ToolContext, ToolFailure, ToolResult
+from tools.services.outputs import result_gate
 from tools.services.threads import in_tool_thread
 
 log = structlog.get_logger(__name__)
 
+# Storing a long result is a few statements; a database that needs longer is in trouble, and the view can shorten too.
+GATE_SECONDS = 10.0
 # As much of a name a model has made up as it is told again.
 _NAME_CHARACTERS = 80
 # As many mistakes of one call as are told at once.
@@ -63,7 +67,21 @@ async def call_execute(*, call: ToolCall, tools: Mapping[str, Tool], context: To
     cleaned, lost = clean_result(result)
     if lost is not None:
         log.warning("tool_result_not_json", tool=call.name, error=lost)
+    if tool is not None:
+        cleaned = await _pass_gate(cleaned, tool, call, context)
     return Executed(call=call, result=cleaned, seconds=time.monotonic() - began, label=label)
+
+
+async def _pass_gate(result: ToolResult, tool: Tool, call: ToolCall, context: ToolContext) -> ToolResult:
+    """The result, short with the whole of it stored where it was long. One that cannot be stored is left to the view."""
+    try:
+        async with asyncio.timeout(GATE_SECONDS):
+            return await in_tool_thread(
+                partial(result_gate, result=result, tool=tool, call_id=call.id, context=context)
+            )
+    except Exception as error:  # a result that is shown in part is better than none
+        log.error("tool_output_not_stored", tool=tool.name, error=type(error).__name__)
+        return result
 
 
 async def _run(tool: Tool, call: ToolCall, context: ToolContext) -> ToolResult:

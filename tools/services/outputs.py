@@ -27,6 +27,7 @@ from conversations.context.tool_json import Json, NestedTooDeepError, dump_json,
 from conversations.context.tool_results import ResultDoesNotFit, compact_tool_result
 from conversations.context.tool_text import excerpt_text
 from conversations.models import Conversation, Message, Run
+from tools.cleaning import settle_json
 from tools.contracts import Tool, ToolContext, ToolResult
 from tools.models import ToolOutput
 from tools.outline import Outlined, outline_text
@@ -38,6 +39,8 @@ SHORT_CHARACTERS, STRUCTURE_CHARACTERS = 5_500, 1_800
 # The least that is shown of both ends of JSON whose identities alone are too long.
 _BEGINNING, _END = 1_200, 400
 
+# A column of JSON sorts keys by length: behind "stored_output", so that what is read first is what this is.
+_BRIEF = "result_in_brief"
 _BY_PATH = "tool_output_path(id, json_path)"
 _READ_WITH = (
     "read_tool_output(id, start) reads on in pages; tool_output_query(id, query) finds the parts with some words;"
@@ -84,7 +87,7 @@ def result_gate(*, result: ToolResult, tool: Tool, call_id: str, context: ToolCo
     content = result.content
     if len(content) > RESULT_CHARACTERS:
         content = _show_text(output_id, whole, content, SHORT_CHARACTERS)
-    model_context = json.loads(shown) if whole.outlined.value is not None else shown
+    model_context = settle_json(json.loads(shown)) if whole.outlined.value is not None else shown
     return replace(result, content=content, model_context=model_context)
 
 
@@ -174,10 +177,10 @@ def _show(output_id: str, whole: _Whole, limit: int) -> str:
             "read_with": _read_with("json"),
         }
     }
-    room = limit - len(dump_json({**head, "result": 0}))
+    room = limit - len(dump_json({**head, _BRIEF: 0}))
     try:
         projected = compact_tool_result(content="", artifact=value, limit=room)
-        return dump_json({**head, "result": json.loads(projected)})
+        return dump_json({**head, _BRIEF: json.loads(projected)})
     except ResultDoesNotFit:
         return _show_ends(head, whole.text, limit)
 
@@ -186,7 +189,8 @@ def _show_ends(head: dict[str, Json], text: str, limit: int) -> str:
     """Where even the identities of all rows are too long: they can be read from what is stored."""
     beginning, end = _BEGINNING, _END
     while True:
-        shown = dump_json({**head, "beginning": text[:beginning], "end": text[-end:] if end else ""})
+        ends: dict[str, Json] = {"begins": text[:beginning], "ends_with": text[-end:] if end else ""}
+        shown = dump_json({**head, _BRIEF: ends})
         if len(shown) <= limit or not beginning:
             return shown
         beginning, end = beginning // 2, end // 2
