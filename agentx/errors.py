@@ -11,6 +11,7 @@ Drawn, with the HTTP status and the WebSocket treatment each maps to::
     │   ├── NotFound                  404  also what belongs to somebody else (socket close 4404)
     │   ├── Conflict                  409
     │   │   ├── RunActive             409  carries the running run's id
+    │   │   ├── RunEnded              409  a message for a run came after its end
     │   │   └── HeadMoved             409  the sender had not seen the newest message
     │   ├── TooLarge                  413
     │   ├── Unprocessable             422
@@ -120,6 +121,13 @@ class RunActive(Conflict):
 
     code = "run_active"
     title = "An answer is still being written in this conversation"
+
+
+class RunEnded(Conflict):
+    """``details["run_id"]``: the run that a message was meant for and that is over."""
+
+    code = "run_ended"
+    title = "The answer is already finished; send the message as a new one"
 
 
 class HeadMoved(Conflict):

@@ -23,18 +23,24 @@ from agentx.threads import in_db_thread
 from conversations.events import (
     CLIENT_COMMAND,
     Accepted,
-    AttachCommand,
+    Command,
     PingCommand,
     Pong,
     Refused,
     SendCommand,
+    SteerCommand,
+    Steering,
     StopCommand,
     Stopping,
+    Waiting,
+    WithdrawCommand,
 )
 from conversations.selectors import access
+from conversations.selectors.steers import steers_waiting
 from conversations.services.attach import Item, run_follow
 from conversations.services.cancel import run_cancel
 from conversations.services.hub import log_hub
+from conversations.services.steer import steer_withdraw, turn_steer
 from conversations.services.submit import turn_submit
 from conversations.wire import Wire
 
@@ -42,6 +48,7 @@ log = structlog.get_logger(__name__)
 
 NOT_SIGNED_IN, NOT_FOUND, TOO_SLOW, FLOODING = 4401, 4404, 4408, 4429
 TRY_AGAIN_LATER = 1013
+COMMAND_NAMES = ("send", "stop", "steer", "withdraw", "attach", "ping")
 # Commands a socket may send: 60 at once, then 10 a second. A person types far less; a loop far more.
 COMMANDS_BURST, COMMANDS_PER_SECOND = 60.0, 10.0
 # How often an open socket checks that its session still stands.
@@ -130,7 +137,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 )
             )
 
-    async def _carry_out(self, command: SendCommand | StopCommand | AttachCommand | PingCommand) -> None:
+    async def _carry_out(self, command: Command) -> None:
         if isinstance(command, PingCommand):
             await self._send(Pong())
         elif isinstance(command, SendCommand):
@@ -139,9 +146,15 @@ class ChatConsumer(AsyncWebsocketConsumer):
             await self._require_here(command.run_id)
             run = await in_db_thread(run_cancel, user_id=self.user_id, run_id=command.run_id)
             await self._send(Stopping(run_id=run.id, status=run.status))
+        elif isinstance(command, SteerCommand):
+            await self._steer(command)
+        elif isinstance(command, WithdrawCommand):
+            steer, gone = await in_db_thread(steer_withdraw, user_id=self.user_id, steer_id=command.steer_id)
+            await self._send(Steering(client_key=steer.client_key, steer=steer, withdrawn=gone))
         else:
             await self._require_here(command.run_id)
             self._follow(command.run_id, after=command.after, epoch=command.epoch, again=True)
+            await self._send_waiting(command.run_id, even_none=False)
 
     async def _submit(self, command: SendCommand) -> None:
         """``accepted`` goes out before the run's first event, although its notice may come back sooner."""
@@ -156,6 +169,17 @@ class ChatConsumer(AsyncWebsocketConsumer):
             )
             await self._send(Accepted(client_key=command.client_key, **dict(accepted)))
         self._follow(accepted.run.id)
+
+    async def _steer(self, command: SteerCommand) -> None:
+        await self._require_here(command.run_id)
+        accepted = await in_db_thread(
+            turn_steer,
+            user_id=self.user_id,
+            run_id=command.run_id,
+            content=command.content,
+            client_key=command.client_key,
+        )
+        await self._send(Steering(client_key=command.client_key, steer=accepted.steer))
 
     async def _require_here(self, run_id: UUID) -> None:
         run = await in_db_thread(access.run_get, user_id=self.user_id, run_id=run_id)
@@ -204,10 +228,18 @@ class ChatConsumer(AsyncWebsocketConsumer):
         with log_hub().noticing(conversation_id=str(self.conversation_id)) as notices:
             while True:
                 notice = await notices.get()
+                if notice["kind"] == "steer":
+                    await self._send_waiting(UUID(notice["run"]))
                 if notice["kind"] == "queued" and UUID(notice["run"]) not in self._followed:
                     async with self._sending:  # our own send: let its ``accepted`` go first
                         pass
                     self._follow(UUID(notice["run"]))
+
+    async def _send_waiting(self, run_id: UUID, *, even_none: bool = True) -> None:
+        with contextlib.suppress(AgentXError, django.db.Error):  # it is told again with the next change
+            steers = await in_db_thread(steers_waiting, user_id=self.user_id, run_id=run_id)
+            if steers or even_none:
+                await self._send(Waiting(run_id=run_id, steers=steers))
 
     async def _watch_session(self) -> None:
         """A session that was ended elsewhere ends its sockets too."""
@@ -252,5 +284,5 @@ def _describe(error: ValidationError | orjson.JSONDecodeError) -> str:
     if isinstance(error, orjson.JSONDecodeError):
         return "A frame must be a JSON object"
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in ("send", "stop", "attach", "ping"))
+    where = ".".join(str(part) for part in first["loc"] if part not in COMMAND_NAMES)
     return f"{where}: {first['msg']}" if where else str(first["msg"])

@@ -15,7 +15,8 @@ from tools.contracts import Executed, Role
 class RunClaim:
     """A runner's right to execute one run. ``token`` is void once another process has claimed or settled the run.
 
-    ``role``: what its user may have done on their behalf.
+    ``turn``: the number of its turn. ``role``: what its user may have done on their behalf. ``steered``: messages wait for
+    it already.
     """
 
     run_id: UUID
@@ -26,7 +27,9 @@ class RunClaim:
     token: UUID
     attempt: int
     queued_ms: int
+    turn: int
     role: Role = "user"
+    steered: bool = False
 
     @property
     def epoch(self) -> str:

@@ -20,6 +20,7 @@ from conversations.wire import (
     PartialBody,
     RunBody,
     RunStatus,
+    SteerBody,
     TimingsBody,
     UsageBody,
     Wire,
@@ -117,6 +118,17 @@ class ToolReturned(EventData):
     ok: bool
     summary: str
     duration_ms: int
+
+
+class Steered(EventData):
+    """A message that was sent during the turn has been taken in: it stands behind the steps so far, as ``message``.
+
+    ``steer_id``: what the sender knows it by.
+    """
+
+    type: ClassVar[str] = "steer"
+    steer_id: UUID
+    message: MessageBody
 
 
 class MessageStored(EventData):
@@ -264,6 +276,23 @@ class Stopping(Wire):
     status: RunStatus
 
 
+class Steering(Wire):
+    """The answer to ``steer`` and to ``withdraw``: where the message stands. ``withdrawn``: it is gone, nothing was sent."""
+
+    type: Literal["steering"] = "steering"
+    client_key: str | None
+    steer: SteerBody
+    withdrawn: bool = False
+
+
+class Waiting(Wire):
+    """All messages that wait for a run, whenever one comes or is taken back; in the order in which they were sent."""
+
+    type: Literal["waiting"] = "waiting"
+    run_id: UUID
+    steers: list[SteerBody]
+
+
 class Live(Wire):
     """Whether live text can be delivered at the moment; the run goes on either way."""
 
@@ -276,7 +305,7 @@ class Pong(Wire):
     type: Literal["pong"] = "pong"
 
 
-ServerFrame = Accepted | Refused | Attached | Reset | RunMissing | Stopping | Live | Pong
+ServerFrame = Accepted | Refused | Attached | Reset | RunMissing | Stopping | Steering | Waiting | Live | Pong
 SERVER_FRAMES: tuple[type[Wire], ...] = get_args(ServerFrame)
 
 # ---- commands from the browser --------------------------------------------------------------------------------------
@@ -296,6 +325,22 @@ class StopCommand(Wire):
     run_id: UUID
 
 
+class SteerCommand(Wire):
+    """A message for the run that is at work; refused with ``run_ended`` when it is not, and then to be sent as a turn."""
+
+    type: Literal["steer"]
+    run_id: UUID
+    content: MessageContent
+    client_key: ClientKey
+
+
+class WithdrawCommand(Wire):
+    """Take back a message that still waits for its run."""
+
+    type: Literal["withdraw"]
+    steer_id: UUID
+
+
 class AttachCommand(Wire):
     """``after``: the last seq the client has, 0 for none. ``epoch``: the log it came from, when ``after`` > 0."""
 
@@ -310,8 +355,8 @@ class PingCommand(Wire):
 
 
 ClientCommand = Annotated[
-    SendCommand | StopCommand | AttachCommand | PingCommand, Field(discriminator="type")
+    SendCommand | StopCommand | SteerCommand | WithdrawCommand | AttachCommand | PingCommand,
+    Field(discriminator="type"),
 ]
-CLIENT_COMMAND: TypeAdapter[SendCommand | StopCommand | AttachCommand | PingCommand] = TypeAdapter(
-    ClientCommand
-)
+Command = SendCommand | StopCommand | SteerCommand | WithdrawCommand | AttachCommand | PingCommand
+CLIENT_COMMAND: TypeAdapter[Command] = TypeAdapter(ClientCommand)

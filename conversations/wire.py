@@ -64,7 +64,7 @@ class ToolCallBody(Wire):
 
 class MessageBody(Wire):
     """A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
-    result: ok, duration_ms, summary.
+    result: ok, duration_ms, summary; of a message that was taken into a turn on its way: steered.
 
     An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of
     the role ``tool`` is the result of the call ``tool_call_id`` of the step before it.
@@ -127,6 +127,29 @@ class TurnIn(Wire):
     content: MessageContent
     client_key: ClientKey | None = None
     expected_head: Annotated[int, Field(ge=0, le=2_147_483_647)] | None = None
+
+
+class SteerIn(Wire):
+    """A message for a turn that is being answered. ``client_key``: as in ``TurnIn``."""
+
+    content: MessageContent
+    client_key: ClientKey | None = None
+
+
+class SteerBody(Wire):
+    """A message that was sent while an answer was being written.
+
+    ``waiting``: it can still be withdrawn. ``taken``: the turn is taking it in. ``stored``: it is the message ``seq`` of the
+    transcript, in the turn it was meant for or, where that ended before, as the question of the next one, ``run_id``.
+    """
+
+    id: UUID
+    run_id: UUID
+    client_key: str | None
+    content: str
+    status: Literal["waiting", "taken", "stored"]
+    seq: int | None
+    created_at: datetime
 
 
 class TurnAcceptedBody(Wire):

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel, Field
 
 from agentx.wire import StorableText, Wire
-from conversations.wire import ConversationBody, MessageBody, RunBody, RunStatus
+from conversations.wire import ConversationBody, MessageBody, RunBody, RunStatus, SteerBody
 
 MessageSeq = Annotated[int, Field(ge=0, le=2_147_483_647)]
 Cursor = Annotated[StorableText, Field(max_length=500)]
@@ -70,6 +70,12 @@ class MessageListPage(Wire):
 class RunPage(Wire):
     results: list[RunBody]
     next: str | None
+
+
+class SteerList(Wire):
+    """Messages that wait for a run, in the order in which they were sent."""
+
+    results: list[SteerBody]
 
 
 class TurnEndedBody(Wire):

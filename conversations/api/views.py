@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
@@ -11,26 +12,31 @@ from drf_spectacular.utils import OpenApiParameter, PolymorphicProxySerializer, 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentx.errors import InvalidInput
+from agentx.errors import Conflict, InvalidInput
 from agentx.http import release_connection
 from agentx.problems import problems
 from agentx.rest import ApiView, parse_body, parse_query
 from conversations.api import queries, streams
 from conversations.selectors import access, history
 from conversations.selectors.bodies import run_body
+from conversations.selectors.steers import steers_waiting
 from conversations.services.cancel import run_cancel
 from conversations.services.conversations import conversation_create, conversation_delete, conversation_rename
 from conversations.services.leases import runs_settle_in_passing
+from conversations.services.steer import steer_withdraw, turn_steer
 from conversations.services.submit import turn_submit
 from conversations.wire import (
     ConversationBody,
     ConversationIn,
     ConversationPatch,
     RunBody,
+    SteerBody,
+    SteerIn,
     TurnAcceptedBody,
     TurnIn,
 )
 
+Keyed = TypeVar("Keyed", TurnIn, SteerIn)
 READS = problems(400, 401, 404, 503)
 WRITES = problems(400, 401, 403, 404, 413, 415, 503)
 TURN_RESULT = PolymorphicProxySerializer(
@@ -163,7 +169,7 @@ class TurnsView(ApiView):
         if query.stream and query.wait:
             raise InvalidInput("Give either stream or wait", errors={"wait": ["excludes stream"]})
         access.conversation_get(user_id=request.user.pk, conversation_id=conversation_id)
-        body = _turn_body(request)
+        body = _keyed_body(TurnIn, request)
         accepted = turn_submit(
             user_id=request.user.pk,
             conversation_id=conversation_id,
@@ -244,15 +250,55 @@ class RunStopView(ApiView):
         return Response(run_cancel(user_id=request.user.pk, run_id=run_id))
 
 
-def _turn_body(request: Request) -> TurnIn:
-    """The turn with its key from the body or the header. Raises ``InvalidInput``, also when both differ."""
+class RunSteersView(ApiView):
+    @extend_schema(operation_id="run_steers", tags=["runs"], responses={200: queries.SteerList, **READS})
+    def get(self, request: Request, run_id: UUID) -> Response:
+        """The messages that wait for a run, in the order in which they were sent."""
+        return Response(queries.SteerList(results=steers_waiting(user_id=request.user.pk, run_id=run_id)))
+
+    @extend_schema(
+        operation_id="run_steer",
+        tags=["runs"],
+        parameters=[KEY_HEADER],
+        request=SteerIn,
+        responses={201: SteerBody, 200: SteerBody, **WRITES, **problems(409, 422, 429)},
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Send a message to a run that is at work: it is taken in before the model's next request, or is the next turn.
+
+        409 `run_ended` when the run is over: send the message as a turn. A repeated key answers 200 with the first one.
+        """
+        access.run_get(user_id=request.user.pk, run_id=run_id)
+        body = _keyed_body(SteerIn, request)
+        accepted = turn_steer(
+            user_id=request.user.pk, run_id=run_id, content=body.content, client_key=body.client_key
+        )
+        return Response(accepted.steer, status=201 if accepted.created else 200)
+
+
+class SteerView(ApiView):
+    @extend_schema(
+        operation_id="steer_withdraw",
+        tags=["runs"],
+        responses={204: None, **READS, **problems(403, 409)},
+    )
+    def delete(self, request: Request, steer_id: UUID) -> Response:
+        """Take back a message that still waits; 409 when its run has begun to take it in."""
+        steer, gone = steer_withdraw(user_id=request.user.pk, steer_id=steer_id)
+        if not gone:
+            raise Conflict("The message is being taken in already", status=steer.status)
+        return Response(status=204)
+
+
+def _keyed_body(model: type[Keyed], request: Request) -> Keyed:
+    """The body with its key from the body or the header. Raises ``InvalidInput``, also when both differ."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
-        return parse_body(TurnIn, request)
+        return parse_body(model, request)
     given = request.data.get("client_key") if isinstance(request.data, dict) else None
     if given not in (None, key):
         raise InvalidInput(errors={"client_key": ["differs from the Idempotency-Key header"]})
-    return parse_body(TurnIn, request, client_key=key)
+    return parse_body(model, request, client_key=key)
 
 
 def _event_id(text: str) -> int:

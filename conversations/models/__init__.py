@@ -9,6 +9,7 @@ from conversations.models.message import Message
 from conversations.models.model_record import ModelRecord
 from conversations.models.process import ProcessPresence
 from conversations.models.run import ModelCall, Run
+from conversations.models.steer import Steer
 from conversations.models.tool_set import ToolSet
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "ModelRecord",
     "ProcessPresence",
     "Run",
+    "Steer",
     "ToolSet",
 ]

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from agentx.errors import NotFound
-from conversations.models import Conversation, Message, Run
+from conversations.models import Conversation, Message, Run, Steer
 
 
 def conversations_of(*, user_id: int) -> QuerySet[Conversation]:
@@ -36,6 +36,15 @@ def run_get(*, user_id: int, run_id: UUID) -> Run:
     row = runs_of(user_id=user_id).select_related("user_message").filter(pk=run_id).first()
     if row is None:
         raise NotFound("There is no such run")
+    return row
+
+
+def steer_get(*, user_id: int, steer_id: UUID) -> Steer:
+    """A message of the user's that was sent during a turn. Raises ``NotFound``."""
+    rows = Steer.objects.select_related("message").filter(conversation__owner_id=user_id)
+    row = rows.filter(pk=steer_id).first()
+    if row is None:
+        raise NotFound("There is no such message waiting")
     return row
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from conversations.models import Conversation, Message, Run
+from conversations.models import Conversation, Message, Run, Steer
 from conversations.wire import (
     ConversationBody,
     ErrorBody,
@@ -14,6 +14,7 @@ from conversations.wire import (
     MessageStatus,
     RunBody,
     RunStatus,
+    SteerBody,
     TimingsBody,
     ToolCallBody,
     UsageBody,
@@ -68,6 +69,20 @@ def run_body(row: Run) -> RunBody:
         usage=None if row.usage is None else UsageBody.model_validate(row.usage),
         timings=None if row.timings is None else TimingsBody.model_validate(row.timings),
         error=None if row.error is None else ErrorBody.model_validate(row.error),
+    )
+
+
+def steer_body(row: Steer) -> SteerBody:
+    """One message that was sent during a turn; reads ``message``, so select it along."""
+    status = "stored" if row.message else "taken" if row.taken_at else "waiting"
+    return SteerBody(
+        id=row.pk,
+        run_id=row.run_id,
+        client_key=row.client_key,
+        content=row.message.content if row.message else row.content,
+        status=status,
+        seq=row.message.seq if row.message else None,
+        created_at=row.created_at,
     )
 
 

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 MAX_ROWS = 400
 # Rows whose stored tokens add up to this many budgets are loaded at most: what settles is shortened before it is counted.
 MOST_BUDGETS = 4
-# Of the budget, what the schemas of tools may take: in a window of 2,048 tokens none are offered, in one of 4,096 they are.
+# Of the budget, what the schemas of tools may take: in a window of 2,048 tokens none are offered, in one of 4,096 recall is.
 TOOLS_SHARE = 0.2
 
 # What to offer a model that can call tools, given the messages in view before the turn and those of the turn.
@@ -123,16 +123,19 @@ def conversation_snapshot(
         rules=rules,
         unloaded=unloaded,
         revision=conversation.revision,
-        tools=tools if tools_fit(tools, budget=budget) else (),
+        tools=fit_tools(tools, budget=budget),
         epoch=epoch,
         previous=_previous_call(conversation.pk, before),
     )
     return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
 
 
-def tools_fit(tools: tuple[ToolSchema, ...], *, budget: int) -> bool:
-    """Whether schemas leave the words their room; where they do not, none of them is offered."""
-    return default_counter().count_tools(tools) <= budget * TOOLS_SHARE if tools else True
+def fit_tools(tools: tuple[ToolSchema, ...], *, budget: int) -> tuple[ToolSchema, ...]:
+    """As many of the tools as leave the words their room, the first ones first, so that it is the same ones each time."""
+    counter = default_counter()
+    while tools and counter.count_tools(tools) > budget * TOOLS_SHARE:
+        tools = tools[:-1]
+    return tools
 
 
 def passages_read(*, conversation_id: UUID, snapshot: Snapshot) -> tuple[Passage, ...]:
@@ -210,7 +213,12 @@ def _history_read(
     )
     loaded = [transcript_message(row) for row in rows]
     if unloaded:  # the fragment of a turn whose beginning was not loaded belongs to what was not loaded
-        whole = next((index for index, item in enumerate(loaded) if item.role == "user"), 0)
+        # A message that was sent during a turn is a person's too, and begins none.
+        turns = [None, *(item.turn for item in loaded)]
+        begins = (
+            index for index, item in enumerate(loaded) if item.role == "user" and item.turn != turns[index]
+        )
+        whole = next(begins, 0)
         loaded = loaded[whole:]
     return tuple(loaded), unloaded
 

@@ -23,6 +23,7 @@ from conversations.services.exchanges import exchange_append
 from conversations.services.locks import conversation_lock, run_lock_owned
 from conversations.services.models import calibration_note
 from conversations.services.notices import notice_on_commit
+from conversations.services.steering import steers_carry_over
 from conversations.services.terminal import terminal_count, terminal_events
 from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
@@ -107,6 +108,7 @@ def run_settle(
         run.save()
         Run.objects.filter(pk=run.pk).update(finished_at=Now())
         run.refresh_from_db(fields=["finished_at"])
+        steers_carry_over(conversation=conversation, run=run)
         conversation.last_input_tokens = usage.prompt_tokens or conversation.last_input_tokens
         conversation_counters_save(conversation)
         _calibrate(run=run, outcome=outcome)

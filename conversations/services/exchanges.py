@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -12,8 +13,11 @@ from agentx.llm.tokens import default_counter
 from conversations.context.types import TranscriptMessage
 from conversations.contracts import Exchange, RunClaim
 from conversations.models import Conversation, Message, Run
+from conversations.selectors.bodies import message_body
 from conversations.services.locks import conversation_lock, run_lock_owned
+from conversations.services.steering import TakenSteer, steer_become
 from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
+from conversations.wire import MessageBody
 from tools.contracts import Executed
 
 # As much of a result as people see in a list of steps.
@@ -21,22 +25,38 @@ SUMMARY_CHARACTERS = 200
 
 
 def exchange_store(
-    *, claim: RunClaim, exchange: Exchange, excerpt: int | None, seq: int
-) -> tuple[TranscriptMessage, ...]:
-    """Store a step of a run whose lease the caller holds. Raises ``LeaseLost`` and stores nothing otherwise.
+    *,
+    claim: RunClaim,
+    exchange: Exchange | None,
+    steers: Sequence[TakenSteer] = (),
+    excerpt: int | None,
+    seq: int,
+) -> tuple[MessageBody, ...]:
+    """Store a step of a run whose lease the caller holds, and the messages that were taken in behind it; gives the latter.
 
     ``excerpt``: the characters each result is limited to in the first request that holds it. ``seq``: of the last event
-    before it, up to which nothing of the answer proper has been written.
+    before it, up to which nothing of the answer proper has been written. Raises ``LeaseLost`` and stores nothing then.
     """
     with transaction.atomic():
         conversation = conversation_lock(conversation_id=claim.conversation_id)
         run = run_lock_owned(run_id=claim.run_id, token=claim.token)
-        rows = exchange_append(conversation=conversation, run=run, exchange=exchange, excerpt=excerpt)
+        if exchange is not None:
+            exchange_append(conversation=conversation, run=run, exchange=exchange, excerpt=excerpt)
+        taken = [_steer_append(conversation=conversation, run=run, steer=steer) for steer in steers]
         conversation_counters_save(conversation)
         Run.objects.filter(pk=run.pk).update(partial_text="", partial_seq=seq)
-    return transcript_rows(
-        exchange=exchange, turn=run.user_message.turn, first_seq=rows[0].seq, excerpt=excerpt
+    return tuple(message_body(row) for row in taken)
+
+
+def _steer_append(*, conversation: Conversation, run: Run, steer: TakenSteer) -> Message:
+    row = message_append(
+        conversation=conversation,
+        new=NewMessage(role=Message.Role.USER, content=steer.content, metadata={"steered": True}),
+        turn=run.user_message.turn,
+        run=run,
     )
+    steer_become(steer_id=steer.id, message=row)
+    return row
 
 
 def exchange_append(

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, cast
 from uuid import UUID
 
 import django.db
@@ -18,7 +19,7 @@ import redis
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import ExpressionWrapper, Q
+from django.db.models import Exists, ExpressionWrapper, OuterRef, Q
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
@@ -27,7 +28,7 @@ from agentx.errors import LeaseLost
 from agentx.redis_client import redis_client
 from conversations.contracts import Outcome, RunClaim
 from conversations.events import Delta, decode_event
-from conversations.models import Run
+from conversations.models import Run, Steer
 from conversations.services.commit import run_settle
 from conversations.services.terminal import INTERRUPTED
 from conversations.stream import head_key, log_key
@@ -58,6 +59,7 @@ def runs_claim(*, owner: str, limit: int) -> list[RunClaim]:
             Run.objects.select_for_update(skip_locked=True, of=("self",))
             .select_related("user_message", "conversation__owner")
             .filter(status=Run.Status.QUEUED)
+            .annotate(steered=Exists(Steer.objects.filter(run=OuterRef("pk"), message=None)))
             .order_by("created_at")[:limit]
         )
         claims = []
@@ -88,6 +90,8 @@ def _claim(row: Run, *, token: UUID) -> RunClaim:
         token=token,
         attempt=row.attempt + 1,
         queued_ms=max(0, round(queued * 1000)),
+        turn=row.user_message.turn,
+        steered=cast("Any", row).steered,
         role=user_role(row.conversation.owner),
     )
 
@@ -173,8 +177,8 @@ def _settle_abandoned(*, run_id: UUID, token: UUID) -> bool:
     row = Run.objects.filter(pk=run_id).first()
     if row is None:
         return False  # deleted with its conversation
-    shown, last_seq = _log_read(run_id=run_id)
-    text = max(shown, row.partial_text, key=len)
+    more, last_seq = _log_read(run_id=run_id, after=row.partial_seq)
+    text = row.partial_text + more
     last_seq = max(last_seq, row.partial_seq)
     try:
         run_settle(
@@ -207,12 +211,15 @@ def _abandoned_outcome(*, text: str, cancelled: bool, allocation: dict | None) -
     )
 
 
-def _log_read(*, run_id: UUID) -> tuple[str, int]:
-    """The text that the event log shows and the log's last seq; no text when the log is gone or has a gap."""
+def _log_read(*, run_id: UUID, after: int) -> tuple[str, int]:
+    """The text that the event log adds to the checkpoint at event ``after``, and the log's last seq.
+
+    No text when the log is gone or has a gap. What was said before the checkpoint may have been stored as a step.
+    """
     text: list[str] = []
-    last, whole = 0, True
+    last, whole = after, True
     with contextlib.suppress(redis.exceptions.RedisError, OSError, ValueError):
-        for _, fields in redis_client().xrange(log_key(run_id)):
+        for _, fields in redis_client().xrange(log_key(run_id), min=f"({after}-0"):
             seq, data = decode_event(fields[b"e"])
             whole = whole and seq == last + 1
             last = seq

@@ -31,7 +31,7 @@ from conversations.context.nudges import (
 )
 from conversations.context.types import DoesNotFitError, TranscriptMessage
 from conversations.contracts import Exchange, RunClaim
-from conversations.events import Status, ToolCalled, ToolReturned
+from conversations.events import Status, Steered, ToolCalled, ToolReturned
 from conversations.models.model_record import LEAST_WINDOW
 from conversations.services.call import Answer, Draft, RespondLimits, model_call
 from conversations.services.control import TurnControl
@@ -44,6 +44,7 @@ from conversations.services.exchanges import (
 from conversations.services.models import window_learn
 from conversations.services.patience import db_patiently
 from conversations.services.report import context_report, log_budgets
+from conversations.services.steering import TakenSteer, steer_rows, steers_release, steers_take
 from conversations.services.view import Prepared, view_prepare, without_tools
 from conversations.stream import RunLog
 from tools.contracts import Executed, Tool, ToolContext, ToolResult
@@ -101,13 +102,16 @@ async def turn_respond(*, turn: Turn, tools: TurnTools, limits: RespondLimits) -
 
 @dataclass(slots=True)
 class _Rounds:
-    """The rounds of one turn. ``added``: what followed the question, as the next request has it."""
+    """The rounds of one turn. ``added``: what followed the question, as the next request has it. ``steers``: messages that are
+    being taken in and not stored yet.
+    """
 
     turn: Turn
     tools: TurnTools
     limits: RespondLimits
     added: list[TranscriptMessage] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
+    steers: tuple[TakenSteer, ...] = ()
     rounds: int = 0
     state_rounds: int = 0
     nudged: bool = False
@@ -129,11 +133,12 @@ class _Rounds:
 
     async def _ask(self) -> Answer:
         """One call, with the request made smaller when the provider says that it is too long."""
+        await self._take_steers()
         cap: int | None = None
         refused: ContextOverflow | None = None
         for rung in range(1, OVERFLOW_RUNGS + 1):
             try:
-                prepared = await self._prepare(cap)
+                prepared = await self._prepare_with_steers(cap)
             except DoesNotFitError:
                 if refused is None or refused.details.get("window") == cap:
                     raise
@@ -151,6 +156,24 @@ class _Rounds:
                     raise
                 refused, cap = overflow, await _narrow(self.turn.claim, overflow, prepared)
         raise AssertionError("the last rung returns or raises")
+
+    async def _take_steers(self) -> None:
+        """At a safe boundary: before results are shown, or before anything is."""
+        if self.turn.draft.unstored is None and not (self.turn.prepared is None and self.turn.claim.steered):
+            return
+        self.steers = await db_patiently(partial(steers_take, claim=self.turn.claim))
+
+    async def _prepare_with_steers(self, cap: int | None) -> Prepared:
+        """The next view. Messages that would make the turn too large are left for the next one."""
+        try:
+            return await self._prepare(cap)
+        except DoesNotFitError:
+            if not self.steers:
+                raise
+        log.info("steers_do_not_fit", messages=len(self.steers))
+        self.steers = ()
+        await db_patiently(partial(steers_release, claim=self.turn.claim))
+        return await self._prepare(cap)
 
     async def _prepare(self, cap: int | None) -> Prepared:
         turn, tools = self.turn, self.tools
@@ -240,21 +263,22 @@ class _Rounds:
         )
 
     def _unstored_rows(self) -> tuple[TranscriptMessage, ...]:
-        """The step that is not stored yet, at the seqs it will have: nobody else writes while the run is active."""
-        exchange = self.turn.draft.unstored
-        if exchange is None or self.turn.prepared is None:
-            return ()
-        question = self.turn.prepared.snapshot.question
-        first = 1 + max([question.seq, *(message.seq for message in self.added)])
-        rows = transcript_rows(exchange=exchange, turn=question.turn, first_seq=first)
-        if self.rounds < settings.TOOL_MAX_ROUNDS:
+        """The step that is not stored yet and what was taken in behind it, at the seqs they will have: nobody else writes
+        while the run is active."""
+        exchange, claim = self.turn.draft.unstored, self.turn.claim
+        first = 1 + max([claim.user_message_seq, *(message.seq for message in self.added)])
+        rows: tuple[TranscriptMessage, ...] = ()
+        if exchange is not None:
+            rows = transcript_rows(exchange=exchange, turn=claim.turn, first_seq=first)
+        rows += steer_rows(steers=self.steers, turn=claim.turn, first_seq=first + len(rows))
+        if exchange is None or self.rounds < settings.TOOL_MAX_ROUNDS:
             return rows
-        return (*rows, make_nudge(text=LAST_ROUND, turn=question.turn, counter=default_counter()))
+        return (*rows, make_nudge(text=LAST_ROUND, turn=claim.turn, counter=default_counter()))
 
     async def _store_step(self, prepared: Prepared) -> None:
         """Before the results are shown to the model, with the length to which they are shown."""
-        draft, exchange = self.turn.draft, self.turn.draft.unstored
-        if exchange is None:
+        draft, exchange, steers = self.turn.draft, self.turn.draft.unstored, self.steers
+        if exchange is None and not steers:
             return
         rows = self._unstored_rows()
         seq = self.turn.run_log.assign()
@@ -262,6 +286,7 @@ class _Rounds:
             exchange_store,
             claim=self.turn.claim,
             exchange=exchange,
+            steers=steers,
             excerpt=prepared.view.excerpt,
             seq=seq,
         )
@@ -274,8 +299,10 @@ class _Rounds:
             if storing.exception() is None:
                 draft.unstored = None
             raise
-        draft.unstored = None
-        draft.steps += 1
+        draft.unstored, self.steers = None, ()
+        for steer, message in zip(steers, storing.result(), strict=True):
+            self.turn.run_log.emit(Steered(steer_id=steer.id, message=message))
+        draft.steps += exchange is not None
         self.added.extend(replace(row, excerpt=prepared.view.excerpt) if row.seq else row for row in rows)
         self.asked_to_end = self.rounds >= settings.TOOL_MAX_ROUNDS
         draft.answering = False

@@ -12,7 +12,7 @@ from django.db import transaction
 from agentx.errors import DoesNotFit, HeadMoved, KeyReused, RunActive, TooMany
 from agentx.llm.tokens import default_counter
 from conversations.context.budget import derive_budget
-from conversations.models import Conversation, Message, Run
+from conversations.models import Conversation, Message, Run, Steer
 from conversations.selectors import access
 from conversations.selectors.bodies import message_body, run_body
 from conversations.selectors.history import active_run
@@ -82,6 +82,9 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         first = _first_with_key(conversation_id=conversation_id, client_key=client_key)
         if first is not None:
             return _resent(first, request_hash=request_hash)
+        steered = _taken_in(conversation_id=conversation_id, client_key=client_key, request_hash=request_hash)
+        if steered is not None:
+            return steered
         _require_idle(conversation_id=conversation_id)
         head = conversation.next_seq - 1
         if sent.expected_head is not None and sent.expected_head != head:
@@ -137,6 +140,19 @@ def _first_with_key(*, conversation_id: UUID, client_key: str | None) -> Run | N
         return None
     rows = Run.objects.filter(conversation_id=conversation_id, client_key=client_key)
     return rows.select_related("user_message").first()
+
+
+def _taken_in(*, conversation_id: UUID, client_key: str | None, request_hash: str) -> TurnAcceptedBody | None:
+    """Where a message went that is sent again because nobody heard that a turn on its way had taken it in."""
+    if client_key is None:
+        return None
+    rows = Steer.objects.select_related("message", "run__user_message")
+    steer = rows.filter(conversation_id=conversation_id, client_key=client_key, message__isnull=False).first()
+    if steer is None or steer.message is None:
+        return None
+    if steer.request_hash != request_hash:
+        raise KeyReused(run_id=str(steer.run_id))
+    return TurnAcceptedBody(run=run_body(steer.run), message=message_body(steer.message), created=False)
 
 
 def _resent(run: Run, *, request_hash: str) -> TurnAcceptedBody:

@@ -19,9 +19,9 @@ from conversations.context.render import hash_request
 from conversations.context.types import Snapshot, TranscriptMessage
 from conversations.selectors.snapshot import (
     Offer,
+    fit_tools,
     offer_nothing,
     snapshot_load,
-    tools_fit,
     view_counter,
 )
 from conversations.services.patience import db_patiently
@@ -69,11 +69,11 @@ async def view_prepare(
         else:
             snapshot, base = base, None
         snapshot = replace(snapshot, current=(snapshot.question, *added))
-        if added:
-            snapshot = _offer_again(snapshot, offer)
         if window_cap is not None:
             model = replace(snapshot.model, window=min(snapshot.model.window, window_cap))
             snapshot = replace(snapshot, model=model)
+        if added or window_cap is not None:
+            snapshot = _offer_again(snapshot, offer)
         snapshot = await _count_exactly(snapshot, request_counter)
         settled = await db_patiently(
             partial(epoch_settle, conversation_id=conversation_id, snapshot=snapshot)
@@ -87,15 +87,11 @@ async def view_prepare(
 
 
 def _offer_again(snapshot: Snapshot, offer: Offer) -> Snapshot:
-    """The tools for a turn that has gone on: what it has used and been granted counts. None stay none."""
+    """The tools for a turn that has gone on, or that has less room than was thought. None stay none."""
     if not snapshot.tools:
         return snapshot
-    tools = offer(snapshot.history, snapshot.current)
     budget = derive_budget(window=snapshot.model.window, rules=snapshot.rules).tokens
-    if not tools_fit(tools, budget=budget):
-        log.warning("tools_do_not_fit", tools=len(tools))
-        return snapshot
-    return replace(snapshot, tools=tools)
+    return replace(snapshot, tools=fit_tools(offer(snapshot.history, snapshot.current), budget=budget))
 
 
 def without_tools(prepared: Prepared) -> Prepared:

@@ -11,12 +11,14 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from agentx.errors import LeaseLost, RunActive
+from agentx.llm.messages import ToolCall
 from agentx.redis_client import redis_client
-from conversations.contracts import Outcome
+from conversations.contracts import Exchange, Outcome
 from conversations.events import Delta, RunStarted, decode_event, encode_event
 from conversations.models import Message, Run
 from conversations.services.commit import settled_read, turn_commit
 from conversations.services.conversations import conversation_create
+from conversations.services.exchanges import exchange_store
 from conversations.services.leases import (
     Held,
     checkpoint_save,
@@ -27,6 +29,7 @@ from conversations.services.leases import (
 )
 from conversations.services.submit import turn_submit
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
+from tools.contracts import Executed, ToolResult
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,10 +134,10 @@ def test_p9_a_void_token_can_neither_renew_nor_checkpoint_nor_commit(submitted):
     ("checkpoint", "logged", "kept"),
     [
         ("from the checkpoint", ["short"], "from the checkpoint"),
-        ("short", ["from ", "the log"], "from the log"),
+        ("from ", ["from ", "the log"], "from the log"),
     ],
 )
-def test_p7_the_reaper_keeps_the_longer_of_checkpoint_and_log(submitted, checkpoint, logged, kept):
+def test_p7_the_reaper_keeps_the_checkpoint_and_what_the_log_adds_to_it(submitted, checkpoint, logged, kept):
     [claim] = runs_claim(owner="dead/1", limit=1)
     _log(claim, *logged)
     checkpoint_save(claim=claim, text=checkpoint, seq=2)
@@ -149,6 +152,22 @@ def test_p7_the_reaper_keeps_the_longer_of_checkpoint_and_log(submitted, checkpo
     assert [seq for seq, _ in events] == list(range(1, len(events) + 1))
     assert [data.type for _, data in events][-3:] == ["message", "error", "close"]
     assert events[-1][0] == run.final_seq
+
+
+def test_p7_the_reaper_does_not_store_the_words_of_a_stored_step_again(submitted):
+    [claim] = runs_claim(owner="dead/1", limit=1)
+    call = ToolCall(id="call_0", name="current_date", arguments="{}")
+    executed = Executed(call=call, result=ToolResult(content="today"), seconds=0.1, label="Looking")
+    _log(claim, "Let me look. ", "So ", "it is")
+    exchange_store(
+        claim=claim, exchange=Exchange(text="Let me look. ", executed=(executed,)), excerpt=None, seq=2
+    )
+    _expire(claim.run_id)
+
+    runs_reap()
+
+    said = Message.objects.filter(role="assistant").order_by("seq").values_list("content", flat=True)
+    assert list(said) == ["Let me look. ", "So it is"]
 
 
 def test_p7_a_restarted_runner_settles_its_own_predecessor_at_once(submitted):

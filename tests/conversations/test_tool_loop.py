@@ -441,12 +441,21 @@ async def test_one_call_of_the_search_brings_it_back_too(turns, scripted, settin
     assert scripted.requests[1]["messages"][-1]["role"] == "tool"
 
 
-async def test_a_window_that_the_schemas_would_fill_is_offered_no_tools(runner, turns, scripted, settings):
-    settings.CONTEXT_WINDOW_TOKENS = 700
+async def test_a_window_is_offered_as_many_tools_as_leave_the_words_their_room(
+    runner, turns, scripted, settings
+):
+    """The first ones first."""
+    offered = []
+    for window in (300, 700, 900, 32_768):
+        settings.CONTEXT_WINDOW_TOKENS = window
+        await turns.say("hello")
+        tools = scripted.requests[-1].get("tools", [])
+        offered.append([tool["function"]["name"] for tool in tools])
 
-    await turns.say("hello")
-
-    assert "tools" not in scripted.requests[0]
+    names = [tool.name for tool in TOOLS]
+    assert (offered[0], offered[3]) == ([], names)
+    assert all(few == names[: len(few)] for few in offered)
+    assert 0 < len(offered[1]) <= len(offered[2]) < len(names)
 
 
 async def test_a_step_too_large_to_be_shown_is_kept_and_later_turns_go_on(runner, turns, scripted, settings):

@@ -325,3 +325,56 @@ def test_a_turn_from_the_terminal_as_json_is_the_event_stream(stack: Stack, clie
     events = [json.loads(line) for line in printed.splitlines()]
     assert [event["type"] for event in events][-1] == "close"
     assert answer_text(events) == client.messages(conversation)[1]["content"]
+
+
+def test_a_message_for_a_turn_at_work_is_told_to_every_socket_and_answered_next(stack: Stack, client: Client):
+    """RUN-07: what no step takes in is the next turn, which every socket follows by itself."""
+
+    async def steer() -> tuple[list[dict], list[dict]]:
+        conversation = client.conversation()
+        async with (
+            _socket(stack, conversation, client) as mine,
+            _socket(stack, conversation, client) as other,
+        ):
+            await mine.send(
+                json.dumps({"type": "send", "client_key": "a", "content": "[[scripted-n12-tps8]]"})
+            )
+            frames = [json.loads(await asyncio.wait_for(mine.recv(), 20))]
+            while frames[-1]["type"] != "delta":
+                frames.append(json.loads(await asyncio.wait_for(mine.recv(), 20)))
+            run = frames[0]["run"]["id"]
+            await mine.send(
+                json.dumps({"type": "steer", "run_id": run, "client_key": "b", "content": "and briefly"})
+            )
+            frames += [*await _until_close(mine), *await _until_close(mine)]
+            return frames, [*await _until_close(other), *await _until_close(other)]
+
+    mine, other = asyncio.run(steer())
+
+    [answer] = [frame for frame in mine if frame["type"] == "steering"]
+    assert (answer["client_key"], answer["steer"]["status"], answer["withdrawn"]) == ("b", "waiting", False)
+    for frames in (mine, other):
+        [waiting] = [frame for frame in frames if frame["type"] == "waiting"]
+        assert [steer["content"] for steer in waiting["steers"]] == ["and briefly"]
+        assert [frame["type"] for frame in frames].count("close") == 2
+
+
+def test_a_waiting_message_is_told_on_attach_and_can_be_withdrawn(stack: Stack, client: Client):
+    async def withdraw() -> list[dict]:
+        conversation = client.conversation()
+        run_id = client.accepted(conversation, "[[scripted-n12-tps8]]")
+        answer = client.http.post(f"/api/runs/{run_id}/steers", json={"content": "never mind"})
+        made = answer.json()
+        async with _socket(stack, conversation, client) as socket:
+            await socket.send(json.dumps({"type": "attach", "run_id": run_id, "after": 0}))
+            frames = [json.loads(await asyncio.wait_for(socket.recv(), 20))]
+            while frames[-1]["type"] != "waiting":
+                frames.append(json.loads(await asyncio.wait_for(socket.recv(), 20)))
+            await socket.send(json.dumps({"type": "withdraw", "steer_id": made["id"]}))
+            return [frames[-1], *await _until_close(socket)]
+
+    frames = asyncio.run(withdraw())
+
+    told = [frame for frame in frames if frame["type"] == "waiting"]
+    assert [[steer["content"] for steer in frame["steers"]] for frame in told] == [["never mind"], []]
+    assert [frame["withdrawn"] for frame in frames if frame["type"] == "steering"] == [True]

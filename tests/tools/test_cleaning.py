@@ -43,4 +43,6 @@ def test_settling_again_changes_nothing():
 
 
 def test_results_are_cleaned_and_settled_at_once():
-    assert json.dumps(clean_json({"b": "nul\x00", "a": "\ud800"})) == json.dumps({"a": "\ufffd", "b": "nul\ufffd"})
+    assert json.dumps(clean_json({"b": "nul\x00", "a": "\ud800"})) == json.dumps(
+        {"a": "\ufffd", "b": "nul\ufffd"}
+    )

@@ -12,8 +12,8 @@ from tools.registry import default_registry
 BUILTIN: tuple[Tool, ...] = (
     CONVERSATION_SEARCH,
     READ_THREAD,
-    *OUTPUT_TOOLS,
     CURRENT_DATE,
+    *OUTPUT_TOOLS,
     *SAMPLE_TOOLS,
     make_discovery(lambda: default_registry().tools),
 )

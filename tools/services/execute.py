@@ -56,7 +56,10 @@ async def calls_execute(
 
 
 async def call_execute(*, call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> Executed:
-    """One call's result; ``ok`` is False for every kind of failure. Only cancellation is raised."""
+    """One call's result; ``ok`` is False for every kind of failure. Only cancellation is raised.
+
+    A long result is stored only where ``tools`` has those that read it.
+    """
     began = time.monotonic()
     tool = tools.get(call.name)
     label = _shorten(call.name) if tool is None else tool.label
@@ -67,7 +70,7 @@ async def call_execute(*, call: ToolCall, tools: Mapping[str, Tool], context: To
     cleaned, lost = clean_result(result)
     if lost is not None:
         log.warning("tool_result_not_json", tool=call.name, error=lost)
-    if tool is not None:
+    if tool is not None and any(other.reads_stored and other.group == "outputs" for other in tools.values()):
         cleaned = await _pass_gate(cleaned, tool, call, context)
     return Executed(call=call, result=cleaned, seconds=time.monotonic() - began, label=label)
 

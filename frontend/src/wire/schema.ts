@@ -272,6 +272,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/steers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The messages that wait for a run, in the order in which they were sent. */
+        get: operations["run_steers"];
+        put?: never;
+        /**
+         * @description Send a message to a run that is at work: it is taken in before the model's next request, or is the next turn.
+         *
+         *     409 `run_ended` when the run is over: send the message as a turn. A repeated key answers 200 with the first one.
+         */
+        post: operations["run_steer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run_id}/stop": {
         parameters: {
             query?: never;
@@ -301,6 +323,23 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/steers/{steer_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Take back a message that still waits; 409 when its run has begun to take it in. */
+        delete: operations["steer_withdraw"];
         options?: never;
         head?: never;
         patch?: never;
@@ -485,7 +524,7 @@ export interface components {
             /** Cached Tokens */
             cached_tokens: number | null;
         };
-        ClientCommand: components["schemas"]["SendCommand"] | components["schemas"]["StopCommand"] | components["schemas"]["AttachCommand"] | components["schemas"]["PingCommand"];
+        ClientCommand: components["schemas"]["SendCommand"] | components["schemas"]["StopCommand"] | components["schemas"]["SteerCommand"] | components["schemas"]["WithdrawCommand"] | components["schemas"]["AttachCommand"] | components["schemas"]["PingCommand"];
         /**
          * Close
          * @description Always the last event, exactly once.
@@ -949,7 +988,7 @@ export interface components {
         /**
          * MessageBody
          * @description A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
-         *     result: ok, duration_ms, summary.
+         *     result: ok, duration_ms, summary; of a message that was taken into a turn on its way: steered.
          *
          *     An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of
          *     the role ``tool`` is the result of the call ``tool_call_id`` of the step before it.
@@ -1355,7 +1394,7 @@ export interface components {
              */
             expected_head: number | null;
         };
-        ServerFrame: components["schemas"]["Accepted"] | components["schemas"]["Refused"] | components["schemas"]["Attached"] | components["schemas"]["Reset"] | components["schemas"]["RunMissing"] | components["schemas"]["Stopping"] | components["schemas"]["Live"] | components["schemas"]["Pong"];
+        ServerFrame: components["schemas"]["Accepted"] | components["schemas"]["Refused"] | components["schemas"]["Attached"] | components["schemas"]["Reset"] | components["schemas"]["RunMissing"] | components["schemas"]["Stopping"] | components["schemas"]["Steering"] | components["schemas"]["Waiting"] | components["schemas"]["Live"] | components["schemas"]["Pong"];
         /**
          * SessionBody
          * @description Who is signed in; ``user`` is null when nobody is.
@@ -1404,6 +1443,101 @@ export interface components {
             };
             /** Version */
             version: string | null;
+        };
+        /**
+         * SteerBody
+         * @description A message that was sent while an answer was being written.
+         *
+         *     ``waiting``: it can still be withdrawn. ``taken``: the turn is taking it in. ``stored``: it is the message ``seq`` of the
+         *     transcript, in the turn it was meant for or, where that ended before, as the question of the next one, ``run_id``.
+         */
+        SteerBody: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Client Key */
+            client_key: string | null;
+            /** Content */
+            content: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "waiting" | "taken" | "stored";
+            /** Seq */
+            seq: number | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+        };
+        /**
+         * SteerCommand
+         * @description A message for the run that is at work; refused with ``run_ended`` when it is not, and then to be sent as a turn.
+         */
+        SteerCommand: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "steer";
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Content */
+            content: string;
+            /** Client Key */
+            client_key: string;
+        };
+        /**
+         * SteerIn
+         * @description A message for a turn that is being answered. ``client_key``: as in ``TurnIn``.
+         */
+        SteerIn: {
+            /** Content */
+            content: string;
+            /**
+             * Client Key
+             * @default null
+             */
+            client_key: string | null;
+        };
+        /**
+         * SteerList
+         * @description Messages that wait for a run, in the order in which they were sent.
+         */
+        SteerList: {
+            /** Results */
+            results: components["schemas"]["SteerBody"][];
+        };
+        /**
+         * Steering
+         * @description The answer to ``steer`` and to ``withdraw``: where the message stands. ``withdrawn``: it is gone, nothing was sent.
+         */
+        Steering: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "steering";
+            /** Client Key */
+            client_key: string | null;
+            steer: components["schemas"]["SteerBody"];
+            /**
+             * Withdrawn
+             * @default false
+             */
+            withdrawn: boolean;
         };
         /** StopCommand */
         StopCommand: {
@@ -1705,6 +1839,40 @@ export interface components {
             repaired: string | null;
             fates: components["schemas"]["FatesBody"];
         };
+        /**
+         * Waiting
+         * @description All messages that wait for a run, whenever one comes or is taken back; in the order in which they were sent.
+         */
+        Waiting: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "waiting";
+            /**
+             * Run Id
+             * Format: uuid
+             */
+            run_id: string;
+            /** Steers */
+            steers: components["schemas"]["SteerBody"][];
+        };
+        /**
+         * WithdrawCommand
+         * @description Take back a message that still waits for its run.
+         */
+        WithdrawCommand: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "withdraw";
+            /**
+             * Steer Id
+             * Format: uuid
+             */
+            steer_id: string;
+        };
     };
     responses: never;
     parameters: never;
@@ -1775,6 +1943,11 @@ export type SessionBody = components['schemas']['SessionBody'];
 export type SignInIn = components['schemas']['SignInIn'];
 export type Status = components['schemas']['Status'];
 export type StatusBody = components['schemas']['StatusBody'];
+export type SteerBody = components['schemas']['SteerBody'];
+export type SteerCommand = components['schemas']['SteerCommand'];
+export type SteerIn = components['schemas']['SteerIn'];
+export type SteerList = components['schemas']['SteerList'];
+export type Steering = components['schemas']['Steering'];
 export type StopCommand = components['schemas']['StopCommand'];
 export type Stopping = components['schemas']['Stopping'];
 export type Thinking = components['schemas']['Thinking'];
@@ -1793,6 +1966,8 @@ export type TurnResultBody = components['schemas']['TurnResultBody'];
 export type UsageBody = components['schemas']['UsageBody'];
 export type UserBody = components['schemas']['UserBody'];
 export type ViewBody = components['schemas']['ViewBody'];
+export type Waiting = components['schemas']['Waiting'];
+export type WithdrawCommand = components['schemas']['WithdrawCommand'];
 export type $defs = Record<string, never>;
 export interface operations {
     session_read: {
@@ -2921,6 +3096,175 @@ export interface operations {
             };
         };
     };
+    run_steers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteerList"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    run_steer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The same as `client_key` in the body */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SteerIn"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteerBody"];
+                };
+            };
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SteerBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     run_stop: {
         parameters: {
             query?: never;
@@ -3008,6 +3352,74 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    steer_withdraw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                steer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -269,3 +269,59 @@ def test_runs_are_listed_by_conversation_and_status(client, user):
 
 def test_a_wrong_run_status_is_a_400(client):
     assert list(_json(client.get("/api/runs?status=sleeping"), 400)["errors"]) == ["status"]
+
+
+def _steer(client, run_id, content: str, **headers: str):
+    return client.post(f"/api/runs/{run_id}/steers", {"content": content}, content_type=JSON, headers=headers)
+
+
+def test_a_message_for_a_run_at_work_is_kept_listed_and_can_be_taken_back(client, user):
+    """RUN-07."""
+    conversation = conversation_create(user_id=user.pk)
+    run_id = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello").run.id
+
+    made = _json(_steer(client, run_id, "and be brief", **{"Idempotency-Key": "k"}), 201)
+    again = _json(_steer(client, run_id, "and be brief", **{"Idempotency-Key": "k"}), 200)
+
+    assert made == again
+    assert (made["content"], made["status"], made["client_key"]) == ("and be brief", "waiting", "k")
+    assert _json(client.get(f"/api/runs/{run_id}/steers"))["results"] == [made]
+    assert client.delete(f"/api/steers/{made['id']}").status_code == 204
+    assert _json(client.get(f"/api/runs/{run_id}/steers"))["results"] == []
+
+
+def test_a_message_for_a_run_that_is_over_is_409_with_its_code(client, user):
+    conversation = conversation_create(user_id=user.pk)
+    run_id = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello").run.id
+    client.post(f"/api/runs/{run_id}/stop")
+
+    body = _json(_steer(client, run_id, "too late"), 409)
+
+    assert (body["code"], body["run_id"]) == ("run_ended", str(run_id))
+    assert "send the message as a new one" in body["detail"]
+
+
+def test_a_stopped_run_that_never_began_leaves_what_waits_as_the_next_turn(client, user):
+    conversation = conversation_create(user_id=user.pk)
+    run_id = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello").run.id
+    steer = _json(_steer(client, run_id, "and be brief"), 201)
+
+    client.post(f"/api/runs/{run_id}/stop")
+
+    assert client.delete(f"/api/steers/{steer['id']}").status_code == 409
+    [queued] = _json(client.get("/api/runs?status=queued"))["results"]
+    messages = _json(client.get(f"/api/conversations/{conversation.id}/messages"))["results"]
+    assert [row["content"] for row in messages] == ["hello", "and be brief"]
+    assert queued["user_message_seq"] == messages[1]["seq"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"), [({}, "content"), ({"content": " "}, "content"), ({"content": "x", "a": 1}, "a")]
+)
+def test_a_steer_that_is_no_message_is_400_with_the_field(client, user, body, field):
+    conversation = conversation_create(user_id=user.pk)
+    run_id = turn_submit(user_id=user.pk, conversation_id=conversation.id, content="hello").run.id
+
+    response = client.post(f"/api/runs/{run_id}/steers", body, content_type=JSON)
+
+    assert list(_json(response, 400)["errors"]) == [field]

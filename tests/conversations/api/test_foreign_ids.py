@@ -12,8 +12,9 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 
 from agentx.accounts.services import token_create
-from conversations.models import Conversation, Message, Run
+from conversations.models import Conversation, Message, Run, Steer
 from conversations.services.conversations import conversation_create
+from conversations.services.steer import turn_steer
 from conversations.services.submit import turn_submit
 
 pytestmark = pytest.mark.django_db
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.django_db
 BODIES = {
     "context_preview_draft": {"message": "hello"},
     "conversation_rename": {"title": "taken over"},
+    "run_steer": {"content": "hello"},
     "turn_submit": {"content": "hello"},
 }
 
@@ -44,7 +46,13 @@ def theirs(other_user) -> dict[str, object]:
     conversation = conversation_create(user_id=other_user.pk, title="private")
     accepted = turn_submit(user_id=other_user.pk, conversation_id=conversation.id, content="secret")
     token, _ = token_create(user_id=other_user.pk, name="theirs")
-    return {"conversation_id": conversation.id, "run_id": accepted.run.id, "token_id": token.pk}
+    steered = turn_steer(user_id=other_user.pk, run_id=accepted.run.id, content="secret too")
+    return {
+        "conversation_id": conversation.id,
+        "run_id": accepted.run.id,
+        "token_id": token.pk,
+        "steer_id": steered.steer.id,
+    }
 
 
 def _state() -> tuple:
@@ -52,6 +60,7 @@ def _state() -> tuple:
         list(Conversation.objects.values_list("pk", "title", "next_seq")),
         Message.objects.count(),
         list(Run.objects.values_list("pk", "status", "cancel_requested")),
+        list(Steer.objects.values_list("pk", "content")),
     )
 
 
@@ -66,7 +75,10 @@ def test_the_schema_names_the_operations_this_is_about():
         "run_context",
         "run_events",
         "run_read",
+        "run_steer",
+        "run_steers",
         "run_stop",
+        "steer_withdraw",
         "token_revoke",
         "turn_submit",
     ]
@@ -93,7 +105,12 @@ def test_p17_b51_what_belongs_to_somebody_else_is_404_and_stays_as_it_was(
 
 @pytest.mark.parametrize(("method", "path", "operation"), OPERATIONS, ids=[name for _, _, name in OPERATIONS])
 def test_p17_the_answer_is_the_same_for_what_never_existed(client, theirs, method, path, operation):
-    nothing = {"conversation_id": uuid4(), "run_id": uuid4(), "token_id": 2_000_000_000}
+    nothing = {
+        "conversation_id": uuid4(),
+        "run_id": uuid4(),
+        "token_id": 2_000_000_000,
+        "steer_id": uuid4(),
+    }
     body = json.dumps(BODIES[operation]) if operation in BODIES else ""
 
     def problem(ids: dict) -> dict:

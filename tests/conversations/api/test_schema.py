@@ -43,7 +43,9 @@ def test_every_event_frame_and_command_is_a_component():
         "attach",
         "ping",
         "send",
+        "steer",
         "stop",
+        "withdraw",
     ]
 
 
