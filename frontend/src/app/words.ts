@@ -3,6 +3,7 @@
 export const words = {
   failed: "Something went wrong on this page",
   runActive: "An answer is still being written here. Your message is kept below.",
+  offline: "The connection is away: try again in a moment.",
   changedElsewhere: "Changed elsewhere: this conversation has newer messages. Your text is kept.",
   linkExpired:
     "That sign-in link has been used or has expired. Sign in with your password, or make a new link on the server with `manage.py sign_in_link`.",

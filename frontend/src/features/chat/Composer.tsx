@@ -4,6 +4,7 @@ import { type ReactNode, useEffect, useLayoutEffect, useRef } from "react";
 
 import { isSendKey } from "./keys";
 import type { ChatSession } from "./session";
+import { WaitingMessages } from "./WaitingMessages";
 import { useChat } from "./useChat";
 
 export const MESSAGE_BOX = "message-box";
@@ -31,7 +32,8 @@ export function Composer({ session }: { session: ChatSession }): ReactNode {
     if (!isCoarse()) box.current?.focus({ preventScroll: true });
   }, [session]);
 
-  const canSend = draft.trim() !== "" && !busy && !blocked;
+  const confirming = busy && !running;
+  const canSend = draft.trim() !== "" && !confirming && !blocked;
   return (
     <form
       className="mx-auto w-full max-w-[46rem] px-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] sm:px-6 sm:pb-4"
@@ -40,12 +42,13 @@ export function Composer({ session }: { session: ChatSession }): ReactNode {
         session.sendDraft();
       }}
     >
+      <WaitingMessages session={session} />
       <div className="flex items-end gap-2 rounded-3xl border border-line-strong bg-surface p-2 pl-4 shadow-[0_1px_4px_rgb(0_0_0/6%)] transition-colors focus-within:border-accent">
         <textarea
           ref={box}
           id={MESSAGE_BOX}
           aria-label="Message"
-          placeholder="Message AgentX"
+          placeholder={running ? "Add to the running answer" : "Message AgentX"}
           rows={1}
           value={draft}
           enterKeyHint={isCoarse() ? "enter" : "send"}
@@ -61,7 +64,7 @@ export function Composer({ session }: { session: ChatSession }): ReactNode {
             }
           }}
         />
-        {running ? (
+        {running && (
           <button
             type="button"
             aria-label="Stop generating"
@@ -72,11 +75,12 @@ export function Composer({ session }: { session: ChatSession }): ReactNode {
           >
             <Square aria-hidden size={13} className="fill-current" />
           </button>
-        ) : (
+        )}
+        {(!running || canSend) && (
           <button
             type="submit"
-            aria-label="Send message"
-            title="Send message"
+            aria-label={running ? "Send to the running answer" : "Send message"}
+            title={running ? "Send to the running answer" : "Send message"}
             aria-disabled={!canSend}
             className="touch inline-flex size-9 shrink-0 items-center justify-center rounded-full bg-accent text-on-accent transition-colors hover:bg-accent-strong aria-disabled:cursor-default aria-disabled:bg-raised aria-disabled:text-muted"
           >

@@ -1,6 +1,6 @@
 /** What was done on the way to an answer: a quiet line for each call, and behind it what was asked and what came back. */
 import { ChevronRight, CircleAlert, CircleCheck, CircleDashed } from "lucide-react";
-import { type ReactNode, useId, useState } from "react";
+import { Fragment, type ReactNode, useId, useState } from "react";
 
 import { aboutOf, type Step } from "./steps";
 
@@ -11,7 +11,10 @@ export function Steps({ steps }: { steps: Step[] }): ReactNode {
   const [unfolded, setUnfolded] = useState(false);
   const id = useId();
   if (steps.length === 0) return null;
-  const foldable = steps.length >= FOLDED_FROM && steps.every((step) => step.state !== "running");
+  const calls = steps.filter((step) => step.state !== "aside");
+  // What a person said stays in sight.
+  const whole = calls.length === steps.length;
+  const foldable = whole && calls.length >= FOLDED_FROM && calls.every((step) => step.state !== "running");
   const failed = steps.filter((step) => step.state === "failed").length;
   return (
     <div className="mb-3 text-sm">
@@ -24,17 +27,30 @@ export function Steps({ steps }: { steps: Step[] }): ReactNode {
           onClick={() => setUnfolded(!unfolded)}
         >
           <Arrow open={unfolded} />
-          {steps.length} steps{failed > 0 && `, ${failed} failed`}
+          {calls.length} steps{failed > 0 && `, ${failed} failed`}
         </button>
       )}
       <ul id={id} hidden={foldable && !unfolded} aria-label="Steps">
         {steps.map((step, index) => (
           // Ids may come again; steps are only ever added at the end.
           // oxlint-disable-next-line react/no-array-index-key
-          <StepLine key={index} step={step} />
+          <Fragment key={index}>
+            {step.state === "aside" ? <Aside text={step.said} /> : <StepLine step={step} />}
+          </Fragment>
         ))}
       </ul>
     </div>
+  );
+}
+
+function Aside({ text }: { text: string }): ReactNode {
+  return (
+    <li className="flex justify-end py-2">
+      <p className="max-w-[85%] rounded-2xl bg-raised px-3.5 py-2 text-base break-words whitespace-pre-wrap">
+        <span className="sr-only">You, meanwhile: </span>
+        {text}
+      </p>
+    </li>
   );
 }
 

@@ -4,7 +4,7 @@ import { words } from "@/app/words";
 import { applyAttached, applyReset, freshRun } from "./live";
 import type { ChatSession } from "./session";
 import { isActive, mergeMessages } from "./state";
-import type { Accepted, Attached, Refused, ServerFrame } from "./types";
+import type { Accepted, Attached, Refused, ServerFrame, Steering, Waiting } from "./types";
 
 export function takeFrame(session: ChatSession, frame: ServerFrame): void {
   const { live } = session.state;
@@ -24,6 +24,12 @@ export function takeFrame(session: ChatSession, frame: ServerFrame): void {
     case "stopping":
       if (live?.runId === frame.run_id) session.patch({ stopping: isActive(frame.status) });
       return;
+    case "steering":
+      return takeSteering(session, frame);
+    case "waiting":
+      return takeWaiting(session, frame);
+    case "titled":
+      return session.activity();
     case "live":
       // Said of a run whose end was seen by other means, nothing would ever take it back.
       if (frame.available || live) session.setLiveAvailable(frame.available);
@@ -45,6 +51,21 @@ function takeAccepted(session: ChatSession, frame: Accepted): void {
     const run = { ...freshRun(frame.run.id), userSeq: frame.message.seq };
     session.begin(run, session.state.clock.startedAt || Date.now());
   }
+}
+
+function takeSteering(session: ChatSession, frame: Steering): void {
+  const { steering, draft } = session.state;
+  session.patch({ steering: steering.filter((item) => item.clientKey !== frame.client_key) });
+  if (frame.withdrawn) session.setDraft([frame.steer.content, draft].filter(Boolean).join("\n\n"));
+  session.saveDraft();
+}
+
+function takeWaiting(session: ChatSession, frame: Waiting): void {
+  const told = new Set(frame.steers.map((steer) => steer.client_key));
+  session.patch({
+    waiting: { runId: frame.run_id, steers: frame.steers },
+    steering: session.state.steering.filter((item) => !told.has(item.clientKey)),
+  });
 }
 
 function takeAttached(session: ChatSession, frame: Attached): void {
@@ -72,6 +93,11 @@ function takeRefused(session: ChatSession, frame: Refused): void {
     } else {
       session.giveBack(frame.message, frame.retryable ? "retry" : "dismiss");
     }
+    return;
+  }
+  if (frame.command === "steer") return session.steerRefused(frame);
+  if (frame.command === "withdraw") {
+    session.patch({ notice: { text: frame.message, action: "dismiss" } });
     return;
   }
   if (frame.command === "stop") {

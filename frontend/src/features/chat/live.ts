@@ -2,7 +2,7 @@
  * What the events of one run add up to. Pure: the same events in the same order give the same state, however they were
  * split, repeated or interrupted by a reconnect. Time is kept elsewhere (`session.ts`).
  */
-import { endStep, forgetEnd, startStep, type Step } from "./steps";
+import { asideStep, endStep, forgetEnd, startStep, type Step } from "./steps";
 import type { Attached, ErrorBody, MessageBody, Reset, RunEvent, RunStatus, Status } from "./types";
 
 export interface LiveRun {
@@ -68,6 +68,9 @@ export function applyEvent(run: LiveRun, event: RunEvent): LiveRun {
       break;
     case "tool_result":
       next.steps = endStep(run.steps, event.data);
+      break;
+    case "steer":
+      next.steps = [...run.steps, asideStep(event.data.message)];
       break;
     case "message":
       next.message = event.data.message;

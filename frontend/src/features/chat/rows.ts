@@ -66,7 +66,9 @@ export function assembleRows(input: RowsInput): Row[] {
   };
 
   for (const message of messages) {
-    if (message.role === "user") {
+    if (isStep(message)) {
+      steps = addStored(steps, message);
+    } else if (message.role === "user") {
       unanswered(false);
       rows.push({
         kind: "question",
@@ -78,8 +80,6 @@ export function assembleRows(input: RowsInput): Row[] {
       question = message;
       answered = false;
       steps = [];
-    } else if (isStep(message)) {
-      steps = addStored(steps, message);
     } else {
       rows.push({
         kind: "answer",

@@ -26,7 +26,15 @@ import {
   thoughtOf,
   tickClock,
 } from "./state";
-import type { ConversationBody, MessageBody, RunBody, RunEvent, RunStatus } from "./types";
+import type {
+  ConversationBody,
+  MessageBody,
+  Refused,
+  RunBody,
+  RunEvent,
+  RunStatus,
+  Unconfirmed,
+} from "./types";
 
 const PAGE = 60;
 const POLL_WHEN_BLIND = 2_000;
@@ -205,6 +213,8 @@ export class ChatSession {
   private readonly opened = (): void => {
     this.transmit();
     this.attach();
+    // What was sent to the answer and not confirmed: sending it again under its key does nothing twice.
+    for (const item of this.state.steering) this.transmitSteer(item);
     if (!this.state.pending) void this.sync();
   };
 
@@ -245,18 +255,14 @@ export class ChatSession {
   };
 
   /** Sends `content` as a new turn. False when a turn is still going on or there is nothing to send. */
-  readonly send = (content: string): boolean => {
+  readonly send = (content: string, clientKey = makeKey()): boolean => {
     const { live, pending, phase, messages, clock } = this.state;
     const text = content.trim();
     if (!text || live || pending || (phase !== "ready" && phase !== "new")) return false;
-    const bytes = new TextEncoder().encode(text).length;
-    if (bytes > LONGEST_BYTES) {
-      this.patch({ notice: { text: words.tooLong(Math.ceil(bytes / 1000)), action: "dismiss" } });
-      return false;
-    }
+    if (this.isTooLong(text)) return false;
     const now = Date.now();
     this.patch({
-      pending: { clientKey: makeKey(), content: text, expectedHead: headOf(messages) },
+      pending: { clientKey, content: text, expectedHead: headOf(messages) },
       clock: { ...clock, ...STILL, startedAt: now, lastOutputAt: now },
       notice: null,
     });
@@ -265,13 +271,59 @@ export class ChatSession {
     return true;
   };
 
-  /** Sends what is in the message box; the box keeps it when it could not be sent. */
+  /** Sends what is in the message box, to the running answer if there is one; the box keeps what could not be sent. */
   readonly sendDraft = (): boolean => {
-    const { draft } = this.state;
-    if (!this.send(draft)) return false;
+    const { draft, live } = this.state;
+    if (!(live ? this.steer(draft) : this.send(draft))) return false;
     this.setDraft("");
     return true;
   };
+
+  /** Sends `content` to the answer that is being written. False when there is none or nothing to send. */
+  readonly steer = (content: string): boolean => {
+    const { live, steering } = this.state;
+    const text = content.trim();
+    if (!text || !live || this.isTooLong(text)) return false;
+    const item = { clientKey: makeKey(), content: text };
+    this.patch({ steering: [...steering, item], notice: null });
+    this.transmitSteer(item);
+    return true;
+  };
+
+  /** Takes back a message that still waits; its text returns to the box when the server has let it go. */
+  readonly withdraw = (steerId: string): void => {
+    if (this.link?.send({ type: "withdraw", steer_id: steerId })) return;
+    this.patch({ notice: { text: words.offline, action: "dismiss" } });
+  };
+
+  /** The run was over, or the message cannot be: it becomes the next turn, goes to the next run, or back to the box. */
+  steerRefused(frame: Refused): void {
+    const { steering, live, pending, draft } = this.state;
+    const item = steering.find(({ clientKey }) => clientKey === frame.client_key);
+    if (!item) return;
+    const ended = frame.code === "run_ended";
+    const another = live !== null && live.runId !== frame.details?.run_id;
+    if (ended && another) return this.transmitSteer(item);
+    this.patch({ steering: steering.filter((other) => other !== item) });
+    if (ended && live) this.ended.add(live.runId);
+    if (ended && live) this.patch({ live: null, stopping: false });
+    if (ended && !pending && this.send(item.content, item.clientKey)) return;
+    this.setDraft([item.content, draft].filter(Boolean).join("\n\n"));
+    this.patch({ notice: { text: frame.message, action: "dismiss" } });
+  }
+
+  private transmitSteer({ clientKey, content }: Unconfirmed): void {
+    const { live } = this.state;
+    if (!live) return;
+    this.link?.send({ type: "steer", run_id: live.runId, client_key: clientKey, content });
+  }
+
+  private isTooLong(text: string): boolean {
+    const bytes = new TextEncoder().encode(text).length;
+    if (bytes <= LONGEST_BYTES) return false;
+    this.patch({ notice: { text: words.tooLong(Math.ceil(bytes / 1000)), action: "dismiss" } });
+    return true;
+  }
 
   readonly stop = (): void => {
     const { live } = this.state;
@@ -329,8 +381,10 @@ export class ChatSession {
 
   /** Until the server has confirmed a question, a reload must give it back. */
   saveDraft(): void {
-    const { id, pending, draft } = this.state;
-    const unsent = [pending?.content, draft].filter(Boolean).join("\n\n");
+    const { id, pending, steering, draft } = this.state;
+    const unsent = [pending?.content, ...steering.map(({ content }) => content), draft]
+      .filter(Boolean)
+      .join("\n\n");
     draftWrite(draftKey(this.userId, id), unsent);
   }
 
@@ -371,6 +425,12 @@ export class ChatSession {
     if (before.text === "" && before.thinking === "" && (after.text || after.thinking)) {
       this.announce(words.announce.started);
     }
+    const { waiting } = this.state;
+    const taken = new Set(events.flatMap((event) => (event.type === "steer" ? [event.data.steer_id] : [])));
+    if (waiting && taken.size > 0) {
+      const steers = waiting.steers.filter((steer) => !taken.has(steer.id));
+      this.patch({ waiting: { ...waiting, steers } });
+    }
     const known = after.userSeq === null || messages.some((message) => message.seq === after.userSeq);
     if (!known) void this.fetchNewer().catch(() => undefined);
     if (!after.closed) return;
@@ -383,7 +443,7 @@ export class ChatSession {
 
   /** The run is over: what it left is shown from now on, and the next message can be sent. */
   conclude(run: LiveRun, status: RunStatus): void {
-    const { clock, thoughts, failures } = this.state;
+    const { clock, thoughts, failures, waiting } = this.state;
     // The end may be learnt twice, and while steps were fetched the next run may have begun.
     const shown = this.state.live?.runId === run.runId;
     if (!shown && this.ended.has(run.runId)) return;
@@ -392,6 +452,7 @@ export class ChatSession {
     const failure = failureOf(run.runId, status, run.error, true);
     this.patch({
       ...(shown && { live: null, stopping: false }),
+      ...(waiting?.runId === run.runId && { waiting: null }),
       thoughts: thought ? { ...thoughts, [run.runId]: thought } : thoughts,
       failures: failure && run.userSeq !== null ? { ...failures, [run.userSeq]: failure } : failures,
     });
@@ -401,6 +462,11 @@ export class ChatSession {
     // Only those who listen to a run are told that live text is back, and nobody does any more.
     if (shown) this.setLiveAvailable(true);
     this.hooks.onActivity();
+    // What the server never confirmed goes on as the next turn; what it did is one already.
+    const left = this.state.steering[0];
+    if (left && !this.state.live && !this.state.pending && this.send(left.content, left.clientKey)) {
+      this.patch({ steering: this.state.steering.slice(1) });
+    }
   }
 
   /** The end of a run whose last events cannot be had: its row and the stored messages are the truth. */

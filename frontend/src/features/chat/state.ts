@@ -11,7 +11,9 @@ import type {
   Pending,
   RunBody,
   RunStatus,
+  SteerBody,
   Thought,
+  Unconfirmed,
 } from "./types";
 
 export interface ChatState {
@@ -25,6 +27,10 @@ export interface ChatState {
   before: "idle" | "loading" | "failed";
   pending: Pending | null;
   live: LiveRun | null;
+  /** Messages on their way to the running answer, in the order in which they were sent. */
+  steering: Unconfirmed[];
+  /** Those the server keeps for the run `runId` until it can take them in. */
+  waiting: { runId: string; steers: SteerBody[] } | null;
   clock: Clock;
   stopping: boolean;
   /** By the seq of the question. */
@@ -50,6 +56,8 @@ export function emptyState(id: string | null, draft: string): ChatState {
     before: "idle",
     pending: null,
     live: null,
+    steering: [],
+    waiting: null,
     clock: STILL,
     stopping: false,
     failures: {},

@@ -1,4 +1,7 @@
-/** The calls of tools on the way to an answer, from events while they happen and from stored messages afterwards. */
+/**
+ * What happened on the way to an answer: calls of tools, and what a person said meanwhile. From events while it happens and
+ * from stored messages afterwards.
+ */
 import type { MessageBody } from "./types";
 
 export interface Step {
@@ -9,8 +12,8 @@ export interface Step {
   arguments: string;
   /** What the model said beside the calls of this round; on the first of them alone. */
   said: string;
-  /** Unknown: its end may be among the events that were lost. */
-  state: "running" | "ok" | "failed" | "unknown";
+  /** Unknown: its end may be among the events that were lost. Aside: no call, a person's message; `said` is its text. */
+  state: "running" | "ok" | "failed" | "unknown" | "aside";
   /** The first words of the result. */
   summary: string;
   seconds: number | null;
@@ -28,6 +31,12 @@ export function startStep(call: Called, said: string): Step {
   return { id, name, label, arguments: call.arguments, said, state: "running", summary: "", seconds: null };
 }
 
+/** A message that was sent during the turn, where the turn took it in. */
+export function asideStep(message: MessageBody): Step {
+  const nothing = { name: "", label: "", arguments: "", summary: "", seconds: null };
+  return { ...nothing, id: `aside-${message.seq}`, said: message.content, state: "aside" };
+}
+
 interface Returned {
   id: string;
   ok: boolean;
@@ -43,7 +52,7 @@ export function forgetEnd(step: Step): Step {
 /** `steps` with the newest one of that id ended that has no end. Ids may come again in a later round. */
 export function endStep(steps: Step[], result: Returned): Step[] {
   const at = steps.findLastIndex(
-    (step) => step.id === result.id && step.state !== "ok" && step.state !== "failed",
+    (step) => step.id === result.id && (step.state === "running" || step.state === "unknown"),
   );
   if (at < 0) return steps;
   const ended: Step = {
@@ -55,13 +64,19 @@ export function endStep(steps: Step[], result: Returned): Step[] {
   return steps.with(at, ended);
 }
 
-/** Whether a stored message belongs to a step and has no bubble of its own. */
+export function isAside(message: MessageBody): boolean {
+  return message.role === "user" && message.metadata.steered === true;
+}
+
+/** Whether a stored message belongs to the way to an answer and has no bubble of its own. */
 export function isStep(message: MessageBody): boolean {
-  return message.role === "tool" || (message.role === "assistant" && message.tool_calls.length > 0);
+  if (message.role === "tool" || isAside(message)) return true;
+  return message.role === "assistant" && message.tool_calls.length > 0;
 }
 
 /** `steps` with those of one more stored message. */
 export function addStored(steps: Step[], message: MessageBody): Step[] {
+  if (isAside(message)) return [...steps, asideStep(message)];
   if (message.role === "tool") {
     const { ok, summary, duration_ms } = message.metadata;
     return endStep(steps, {

@@ -14,6 +14,9 @@ export type {
   RunEvent,
   ServerFrame,
   Status,
+  SteerBody,
+  Steering,
+  Waiting,
 } from "@/wire/schema";
 
 export type RunStatus = RunBody["status"];
@@ -23,6 +26,12 @@ export interface Pending {
   clientKey: string;
   content: string;
   expectedHead: number;
+}
+
+/** A message for the running answer that the server has not confirmed yet. */
+export interface Unconfirmed {
+  clientKey: string;
+  content: string;
 }
 
 /** How a run ended without a whole answer. */
