@@ -32,6 +32,7 @@ from conversations.events import (
     Steering,
     StopCommand,
     Stopping,
+    Titled,
     Waiting,
     WithdrawCommand,
 )
@@ -230,6 +231,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
                 notice = await notices.get()
                 if notice["kind"] == "steer":
                     await self._send_waiting(UUID(notice["run"]))
+                if notice["kind"] == "titled":
+                    await self._send_title()
                 if notice["kind"] == "queued" and UUID(notice["run"]) not in self._followed:
                     async with self._sending:  # our own send: let its ``accepted`` go first
                         pass
@@ -240,6 +243,13 @@ class ChatConsumer(AsyncWebsocketConsumer):
             steers = await in_db_thread(steers_waiting, user_id=self.user_id, run_id=run_id)
             if steers or even_none:
                 await self._send(Waiting(run_id=run_id, steers=steers))
+
+    async def _send_title(self) -> None:
+        with contextlib.suppress(AgentXError, django.db.Error):  # lists show it when they are next read
+            row = await in_db_thread(
+                access.conversation_get, user_id=self.user_id, conversation_id=self.conversation_id
+            )
+            await self._send(Titled(title=row.title))
 
     async def _watch_session(self) -> None:
         """A session that was ended elsewhere ends its sockets too."""

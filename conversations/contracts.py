@@ -36,9 +36,18 @@ class RunClaim:
         return f"{self.run_id}:{self.attempt}"
 
 
+# The finish reason of a call that its provider refused.
+REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True)
 class CallUsage:
-    """One model call as reported. Token figures are None where the provider did not say; times in milliseconds."""
+    """One model call as reported. Token figures are None where the provider did not say; times in milliseconds.
+
+    ``estimated_prompt_tokens``: with ``calibration`` in it. ``provider``: the host that was asked, of ``base_url``.
+    ``billed``: dollars, as the provider says. ``finish_reason``: ``refused`` where the provider did not take the request,
+    which costs nothing.
+    """
 
     call_index: int
     model: str
@@ -51,6 +60,10 @@ class CallUsage:
     total_ms: int
     finish_reason: str
     predicted_cached_tokens: int | None = None
+    calibration: float = 1.0
+    provider: str = ""
+    base_url: str = ""
+    billed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

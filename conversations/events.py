@@ -26,7 +26,7 @@ from conversations.wire import (
     Wire,
 )
 
-StatusPhase = Literal["composing", "thinking", "waiting", "rate_limited", "running_tool"]
+StatusPhase = Literal["composing", "thinking", "waiting", "rate_limited", "running_tool", "model_fallback"]
 Seq = Annotated[int, Field(ge=0, le=9_007_199_254_740_991)]  # the largest integer JavaScript holds exactly
 
 
@@ -190,6 +190,7 @@ EVENT_TYPES: dict[str, type[EventData]] = {
         Thinking,
         ToolCalled,
         ToolReturned,
+        Steered,
         MessageStored,
         Done,
         RunError,
@@ -293,6 +294,13 @@ class Waiting(Wire):
     steers: list[SteerBody]
 
 
+class Titled(Wire):
+    """The conversation has another title."""
+
+    type: Literal["titled"] = "titled"
+    title: str
+
+
 class Live(Wire):
     """Whether live text can be delivered at the moment; the run goes on either way."""
 
@@ -305,7 +313,9 @@ class Pong(Wire):
     type: Literal["pong"] = "pong"
 
 
-ServerFrame = Accepted | Refused | Attached | Reset | RunMissing | Stopping | Steering | Waiting | Live | Pong
+ServerFrame = (
+    Accepted | Refused | Attached | Reset | RunMissing | Stopping | Steering | Waiting | Titled | Live | Pong
+)
 SERVER_FRAMES: tuple[type[Wire], ...] = get_args(ServerFrame)
 
 # ---- commands from the browser --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,8 +25,11 @@ from agentx.errors import Draining, LeaseLost, TurnStopped
 from agentx.llm.client import ChatModel, ChatModelSettings, chat_model_make
 from agentx.llm.counting import LlamaCppCounter
 from agentx.llm.profiles import reported_window
+from agentx.llm.routes import ModelRoute
+from agentx.model_routes import chat_routes
 from agentx.threads import in_db_thread
 from conversations.contracts import RunClaim
+from conversations.services.candidates import Candidate
 from conversations.services.control import TurnControl
 from conversations.services.leases import Held, cancels_pending, leases_renew, runs_claim, runs_reap
 from conversations.services.presence import presence_save
@@ -79,7 +82,12 @@ class Runner:
         """Work until stopped."""
         self._writer = LogWriter(url=settings.REDIS_URL, flush_seconds=settings.EVENT_FLUSH_SECONDS)
         self._tools = await self._tools_make()
-        log.info("runner_started", instance=self.instance, window=self._tools.reported_window)
+        log.info(
+            "runner_started",
+            instance=self.instance,
+            window=self._tools.candidates[0].reported_window,
+            models=len(self._tools.candidates),
+        )
         # A named runner knows that its earlier life is over: what it left need not wait for its lease.
         await self._guarded(runs_reap, predecessor=settings.RUNNER_ID or None, instance=self.instance)
         loops = [
@@ -94,32 +102,17 @@ class Runner:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await self._writer.aclose()
-            await self._tools.model.aclose()
-            if self._tools.request_counter is not None:
-                await self._tools.request_counter.aclose()
+            for candidate in self._tools.candidates:
+                await candidate.model.aclose()
+                if candidate.request_counter is not None:
+                    await candidate.request_counter.aclose()
             log.info("runner_stopped", instance=self.instance)
 
     async def _tools_make(self) -> TurnTools:
-        model = chat_model_make(
-            ChatModelSettings(
-                base_url=settings.LLM_BASE_URL,
-                api_key=settings.LLM_API_KEY,
-                model=settings.LLM_MODEL,
-                connect_timeout=settings.LLM_CONNECT_TIMEOUT_SECONDS,
-                read_timeout=settings.MODEL_STALL_SECONDS * 2,
-                max_connections=settings.RUNNER_CONCURRENCY,
-            ),
-            fast=settings.LLM_FAST_STREAM,
+        candidates = await asyncio.gather(
+            *(_with_window(Candidate(route=route, model=_model_make(route))) for route in chat_routes())
         )
-        return await self._window_tools(model)
-
-    async def _window_tools(self, model: ChatModel) -> TurnTools:
-        """The tools with what the model's server says of itself."""
-        address = {"base_url": settings.LLM_BASE_URL, "api_key": settings.LLM_API_KEY}
-        window = await reported_window(**address)
-        # Only llama.cpp's server reports its window so, and only that one can be asked for exact counts.
-        counter = LlamaCppCounter(**address) if window else None
-        return TurnTools(model=model, reported_window=window, request_counter=counter, tools=self._offered)
+        return TurnTools(candidates=tuple(candidates), tools=self._offered)
 
     async def _window_await(self) -> None:
         """Ask again for a while: a llama.cpp server that is still loading its model answers only later.
@@ -127,13 +120,15 @@ class Runner:
         Another kind of server never will, and runners that knew different windows would disagree about every epoch.
         """
         for delay in WINDOW_ASKED_AFTER:
-            if self._tools.reported_window:
+            known = self._tools.candidates
+            if all(candidate.reported_window for candidate in known):
                 return
             await asyncio.sleep(delay)
-            again = await self._window_tools(self._tools.model)
-            if again.reported_window:
-                log.info("window_reported", window=again.reported_window)
-                self._tools = again
+            asked = await asyncio.gather(*(_with_window(candidate) for candidate in known))
+            for candidate, before in zip(asked, known, strict=True):
+                if candidate.reported_window != before.reported_window:
+                    log.info("window_reported", model=candidate.route.model, window=candidate.reported_window)
+            self._tools = replace(self._tools, candidates=tuple(asked))
 
     async def _claim_forever(self) -> None:
         while not self._stopping.is_set():
@@ -249,6 +244,31 @@ class Runner:
         except Exception:
             log.exception("runner_loop_failed", during=func.__name__)
             return None
+
+
+def _model_make(route: ModelRoute) -> ChatModel:
+    return chat_model_make(
+        ChatModelSettings(
+            base_url=route.base_url,
+            api_key=route.api_key,
+            model=route.model,
+            connect_timeout=settings.LLM_CONNECT_TIMEOUT_SECONDS,
+            read_timeout=settings.MODEL_STALL_SECONDS * 2,
+            max_connections=settings.RUNNER_CONCURRENCY,
+        ),
+        fast=settings.LLM_FAST_STREAM,
+    )
+
+
+async def _with_window(candidate: Candidate) -> Candidate:
+    """The candidate with what its server says of itself."""
+    address = {"base_url": candidate.route.base_url, "api_key": candidate.route.api_key}
+    window = candidate.reported_window or await reported_window(**address)
+    if window and candidate.request_counter is not None:
+        return candidate
+    # Only llama.cpp's server reports its window so, and only that one can be asked for exact counts.
+    counter = LlamaCppCounter(**address) if window else None
+    return replace(candidate, reported_window=window, request_counter=counter)
 
 
 async def runner_main() -> None:

@@ -15,6 +15,7 @@ from conversations.services.evidence import evidence_refresh
 from conversations.services.index import entries_catch_up
 from conversations.services.leases import runs_reap
 from conversations.services.presence import presence_save
+from conversations.services.titles import title_write
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +54,12 @@ def after_turn_sweep() -> int:
 def cover_gap(conversation_id: str) -> None:
     """Segments for messages that left the view without ever having been loaded. Queued with an epoch that has such."""
     _step(gap_cover, UUID(conversation_id))
+
+
+@shared_task(name="conversations.write_title", ignore_result=True)
+def write_title(conversation_id: str) -> None:
+    """A model's title for a conversation whose first turn has ended. A task of its own, since a model may take its time."""
+    _step(title_write, UUID(conversation_id))
 
 
 def _after_turn(conversation_id: UUID) -> None:

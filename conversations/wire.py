@@ -6,7 +6,7 @@ schema, and from it the TypeScript types, are generated from these classes. Unkn
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -25,14 +25,60 @@ MessageContent = Annotated[VisibleText, Field(max_length=1_000_000)]
 ConversationTitle = Annotated[VisibleText, Field(max_length=200)]
 
 
+class KnownUsageBody(Wire):
+    """What is known of a run some of whose ``calls`` were not ``reported``: a part, never a total."""
+
+    calls: int
+    reported: int
+    prompt_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class UsageBody(Wire):
-    """Tokens of a whole run, as the provider reported them; ``None`` where any call did not report."""
+    """Tokens of a whole run, as the provider reported them; ``None`` where any call did not report, and then ``known`` has
+    the part that is.
+
+    ``cost``: dollars; ``cost_source``: ``provider`` where all of it was billed so, else ``estimate`` (price times tokens).
+    """
 
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     usage_complete: bool = False
+    cost: float | None = None
+    cost_source: Literal["provider", "estimate"] | None = None
+    known: KnownUsageBody | None = None
+
+
+class UsageRowBody(Wire):
+    """Calls of one day (UTC), model and purpose. Sums are over what is known: ``unreported_calls`` named no tokens,
+    ``unpriced_calls`` have no cost. ``cost``: dollars; null where none is known.
+    """
+
+    day: date
+    model: str
+    purpose: Literal["chat", "summarize", "title", "extract", "embed"]
+    calls: int
+    unreported_calls: int
+    unpriced_calls: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    cost: float | None
+    cost_source: Literal["provider", "estimate"] | None
+
+
+class UsageReportBody(Wire):
+    """``cost``: of the calls that have one; ``unpriced_calls`` have none."""
+
+    days: int
+    rows: list[UsageRowBody]
+    calls: int
+    unpriced_calls: int
+    cost: float | None
 
 
 class TimingsBody(Wire):
@@ -63,7 +109,7 @@ class ToolCallBody(Wire):
 
 
 class MessageBody(Wire):
-    """A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
+    """A stored message. ``metadata`` of an answer: model (and requested_model, where another one answered), usage, timings, finish_reason, truncated, context; of a tool's
     result: ok, duration_ms, summary; of a message that was taken into a turn on its way: steered.
 
     An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of

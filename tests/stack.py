@@ -91,6 +91,7 @@ class Stack:
             "REDIS_URL": self.valkey.url,
             "LLM_BASE_URL": self.model.base_url,
             "LLM_MODEL": "scripted",
+            "TITLES_BY_MODEL": "false",  # they would take the answers that a test has laid out
             "CONTEXT_WINDOW_TOKENS": "32768",
             "SECRET_KEY": "only-for-tests-and-long-enough-to-sign-with",
             "AGENTX_DATA_DIR": str(self.folder),

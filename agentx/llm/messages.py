@@ -107,12 +107,16 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """Tokens of one call as the provider reported them, normalised: ``cached_tokens`` are part of ``prompt_tokens``."""
+    """Tokens of one call as the provider reported them, normalised: ``cached_tokens`` are part of ``prompt_tokens``.
+
+    ``cost``: dollars, where the provider says what it has billed.
+    """
 
     prompt_tokens: int | None
     cached_tokens: int | None
     output_tokens: int | None
     reasoning_tokens: int | None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

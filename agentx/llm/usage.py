@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from agentx.llm.messages import UsageReport
 
 # What a database column holds; a larger figure is nonsense, and must not keep the answer from being stored.
 _MOST = 2_147_483_647
+_MOST_DOLLARS = 100_000
 
 
 def read_usage(payload: Mapping[str, Any]) -> UsageReport:
@@ -30,7 +32,13 @@ def read_usage(payload: Mapping[str, Any]) -> UsageReport:
     Anthropic also has ``cache_creation_input_tokens`` beside it: read now, cached for later. Gateways that speak
     OpenAI's dialect for Anthropic write its fields next to a ``prompt_tokens`` that holds all of them. Gemini counts
     thoughts beside the visible output, the others within it.
+
+    What a call has cost is in ``cost`` (OpenRouter) or ``response_cost`` (LiteLLM's proxy), in dollars; 0 is a figure too.
     """
+    return replace(_read_tokens(payload), cost=_dollars(payload.get("cost", payload.get("response_cost"))))
+
+
+def _read_tokens(payload: Mapping[str, Any]) -> UsageReport:
     if "prompt_tokens" in payload:
         return _read_chat(payload)
     if "promptTokenCount" in payload:
@@ -83,6 +91,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
 def _first(*values: object) -> int | None:
     """The first of the values that is a figure."""
     return next((count for value in values if (count := _count(value)) is not None), None)
+
+
+def _dollars(value: object) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_DOLLARS:
+        return float(value)
+    return None
 
 
 def _count(value: object) -> int | None:

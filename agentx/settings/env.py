@@ -102,6 +102,24 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("LLM_API_KEY", "str", "", "Key for that endpoint.", True),
     Variable("LLM_MODEL", "str", "smollm2-135m-instruct", "Model id to ask for."),
     Variable(
+        "LLM_FALLBACKS",
+        "list",
+        [],
+        "Models that stand in while the first cannot be reached: ids at the same endpoint, or `model@https://host/v1`.",
+    ),
+    Variable("LLM_FALLBACK_ENABLED", "bool", True, "Whether they do."),
+    Variable(
+        "LLM_ENDPOINT_KEYS", "list", [], "Keys for endpoints other than `LLM_BASE_URL`, as `host=key`.", True
+    ),
+    Variable(
+        "FAST_UTILITY_MODEL",
+        "str",
+        "",
+        "Model for small tasks such as titles, written as in `LLM_FALLBACKS`, or `role:summarizer`. Empty: `LLM_MODEL`.",
+    ),
+    Variable("SUMMARIZER_MODEL", "str", "", "The same for digests."),
+    Variable("DEEP_REASONING_MODEL", "str", "", "The same for tasks that need thought."),
+    Variable(
         "LLM_FAST_STREAM",
         "bool",
         True,
@@ -223,6 +241,7 @@ VARIABLES: tuple[Variable, ...] = (
         False,
         "Offer tools over a made-up ledger and a vault of made-up notes, for trying things out.",
     ),
+    Variable("TITLES_BY_MODEL", "bool", True, "Ask a model for a better title after the first turn."),
     Variable("RUNNER_CONCURRENCY", "int", 128, "Answers one runner writes at the same time.", minimum=1),
     Variable("RUN_QUEUE_LIMIT", "int", 100, "Waiting runs above which new messages get 429.", minimum=1),
     Variable("EVENT_FLUSH_SECONDS", "float", 0.025, "Text deltas are gathered for this long.", minimum=0),

@@ -4,12 +4,14 @@ from conversations.admin.context import CompactionDigestAdmin, ContextEpochAdmin
 from conversations.admin.conversation import ConversationAdmin
 from conversations.admin.model import ModelRecordAdmin
 from conversations.admin.run import ProcessPresenceAdmin, RunAdmin
+from conversations.admin.usage import ModelCallAdmin
 
 __all__ = [
     "CompactionDigestAdmin",
     "ContextEpochAdmin",
     "ConversationAdmin",
     "EvidenceLedgerAdmin",
+    "ModelCallAdmin",
     "ModelRecordAdmin",
     "ProcessPresenceAdmin",
     "RunAdmin",

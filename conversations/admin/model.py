@@ -19,7 +19,7 @@ from conversations.services.models import window_forget
 
 OVERRIDES = (
     *("max_input_tokens", "max_output_tokens", "prompt_caching", "strict_roles", "vision", "tools"),
-    "image_tokens",
+    *("image_tokens", "input_price", "cached_price", "output_price"),
 )
 LEARNED = ("learned_window", "learned_at", "calibration", "calibration_calls")
 

@@ -31,6 +31,13 @@ class MessagesQuery(Wire):
     limit: Annotated[int, Field(ge=1, le=200)] = 60
 
 
+class UsageQuery(Wire):
+    """``days``: how far back. ``conversation``: of this one alone."""
+
+    days: Annotated[int, Field(ge=1, le=90)] = 14
+    conversation: UUID | None = None
+
+
 class RunsQuery(Wire):
     conversation: UUID | None = None
     status: RunStatus | None = None

@@ -25,6 +25,7 @@ urlpatterns = [
     path("runs/<uuid:run_id>/events", views.RunEventsView.as_view()),
     path("runs/<uuid:run_id>/steers", views.RunSteersView.as_view()),
     path("runs/<uuid:run_id>/stop", views.RunStopView.as_view()),
+    path("usage", views.UsageView.as_view()),
     path("steers/<uuid:steer_id>", views.SteerView.as_view()),
     path("metrics", status.MetricsView.as_view()),
     path("health", status.HealthView.as_view()),

@@ -20,6 +20,7 @@ from conversations.api import queries, streams
 from conversations.selectors import access, history
 from conversations.selectors.bodies import run_body
 from conversations.selectors.steers import steers_waiting
+from conversations.selectors.usage import usage_report
 from conversations.services.cancel import run_cancel
 from conversations.services.conversations import conversation_create, conversation_delete, conversation_rename
 from conversations.services.leases import runs_settle_in_passing
@@ -34,6 +35,7 @@ from conversations.wire import (
     SteerIn,
     TurnAcceptedBody,
     TurnIn,
+    UsageReportBody,
 )
 
 Keyed = TypeVar("Keyed", TurnIn, SteerIn)
@@ -288,6 +290,21 @@ class SteerView(ApiView):
         if not gone:
             raise Conflict("The message is being taken in already", status=steer.status)
         return Response(status=204)
+
+
+class UsageView(ApiView):
+    @extend_schema(
+        operation_id="usage_report",
+        tags=["usage"],
+        parameters=queries.query_parameters(queries.UsageQuery),
+        responses={200: UsageReportBody, **READS},
+    )
+    def get(self, request: Request) -> Response:
+        """What your model calls used and cost, by day, model and purpose."""
+        query = parse_query(queries.UsageQuery, request)
+        return Response(
+            usage_report(user_id=request.user.pk, days=query.days, conversation_id=query.conversation)
+        )
 
 
 def _keyed_body(model: type[Keyed], request: Request) -> Keyed:

@@ -84,6 +84,12 @@ def current_fingerprint(snapshot: Snapshot) -> str:
     return ".".join(f"{key}={value}" for key, value in pieces.items())
 
 
+def _epoch_fingerprint(snapshot: Snapshot) -> str:
+    """Of the model whose epoch it is, so that its return ends nothing."""
+    epoch = snapshot.epoch
+    return epoch.fingerprint if snapshot.model.stands_in and epoch.number else current_fingerprint(snapshot)
+
+
 def plan_epoch(*, snapshot: Snapshot, counter: TokenCounter) -> EpochPlan | None:
     """The next epoch if this one is over, else None. Raises ``DoesNotFitError`` as :func:`lay_out` does."""
     layout = lay_out(snapshot=snapshot, counter=counter)
@@ -119,6 +125,8 @@ def _outside_reason(snapshot: Snapshot) -> EpochReason | None:
         return "start"
     if snapshot.revision != epoch.revision:
         return "edit"
+    if snapshot.model.stands_in:
+        return None
     was = dict(piece.split("=", 1) for piece in epoch.fingerprint.split("."))
     now = dict(piece.split("=", 1) for piece in current_fingerprint(snapshot).split("."))
     for reason in ("model", "prompt", "tools"):
@@ -208,7 +216,7 @@ def begin_epoch(
         settled_seq=plan.settled_seq,
         revision=snapshot.revision,
         model=snapshot.model.name,
-        fingerprint=current_fingerprint(snapshot),
+        fingerprint=_epoch_fingerprint(snapshot),
         blocks=blocks,
         evidence=evidence if whole else None,
     )

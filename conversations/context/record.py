@@ -17,7 +17,7 @@ from conversations.context.types import PreviousCall, Snapshot, TranscriptMessag
 Fate = Literal["verbatim", "shortened", "recalled", "in_ledger", "in_segment", "reachable", "left_out"]
 
 # What :func:`previous_call` reads of a record, so that no more has to be fetched.
-PREVIOUS_FIELDS = ("epoch", "through_seq", "question_seq", "tail")
+PREVIOUS_FIELDS = ("epoch", "through_seq", "question_seq", "tail", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,12 @@ def _followed(message: TranscriptMessage) -> int | dict[str, str]:
     return message.seq or {"role": message.role, "content": message.content}
 
 
-def previous_call(record: Mapping[str, Any]) -> PreviousCall | None:
-    """What the next request's cached share depends on; None for a record of an older shape, which predicts nothing."""
-    if any(record.get(name) is None for name in PREVIOUS_FIELDS):
+def previous_call(record: Mapping[str, Any], *, model: str) -> PreviousCall | None:
+    """What the cached share of the next request to ``model`` depends on.
+
+    None for a record of an older shape and for a call of another model: neither predicts anything.
+    """
+    if any(record.get(name) is None for name in PREVIOUS_FIELDS) or record["model"] != model:
         return None
     return PreviousCall(
         epoch=record["epoch"],

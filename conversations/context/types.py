@@ -103,7 +103,8 @@ class ModelFacts:
     """What the engine needs to know of the model. ``window``: prompt and answer together, in tokens.
     ``image_tokens``: what one image costs.
 
-    ``calibration``: reported ÷ estimated prompt tokens, by which every estimate is multiplied.
+    ``calibration``: reported ÷ estimated prompt tokens, by which every estimate is multiplied. ``stands_in``: it answers for
+    a model that cannot be reached, in whose epoch the view stays.
     """
 
     name: str
@@ -112,6 +113,7 @@ class ModelFacts:
     explicit_cache: bool = False
     image_tokens: int = 1_100
     calibration: float = 1.0
+    stands_in: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from conversations.models.entry import MessageEntry
 from conversations.models.epoch import ContextEpoch
 from conversations.models.evidence import EvidenceLedger
 from conversations.models.message import Message
+from conversations.models.model_call import ModelCall
 from conversations.models.model_record import ModelRecord
 from conversations.models.process import ProcessPresence
-from conversations.models.run import ModelCall, Run
+from conversations.models.run import Run
 from conversations.models.steer import Steer
 from conversations.models.tool_set import ToolSet
 

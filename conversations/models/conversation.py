@@ -16,13 +16,23 @@ class Conversation(models.Model):
     view, 0 for none), ``cut_message_id`` (its row) and ``settled_seq`` (up to it, messages are sent in their shortened
     form) describe the view; they advance together, by compare-and-set on ``epoch``. ``calibration`` is reported ÷
     estimated prompt tokens of this conversation, smoothed over ``calibration_calls`` calls of ``calibration_model``.
+    ``title_asked``: a model was asked for a better title than the derived one, which happens once.
     """
+
+    class TitleSource(models.TextChoices):
+        DERIVED = "derived"
+        MODEL = "model"
+        PERSON = "person"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="conversations"
     )
     title = models.CharField(max_length=200, blank=True, default="")
+    title_source = models.CharField(
+        max_length=8, choices=TitleSource.choices, blank=True, default="", db_default=""
+    )
+    title_asked = models.BooleanField(default=False, db_default=False)
     next_seq = models.IntegerField(default=1)
     next_turn = models.IntegerField(default=1)
     head_hash = models.CharField(max_length=64, default="")

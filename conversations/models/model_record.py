@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 # A smaller window leaves no room for a conversation, and is rather a figure read wrongly from an error's sentence.
 LEAST_WINDOW = 1_024
+
+# A price of up to a million dollars, to a millionth of one.
+PRICE: dict[str, Any] = {
+    "max_digits": 12,
+    "decimal_places": 6,
+    "null": True,
+    "blank": True,
+    "validators": [MinValueValidator(0)],
+}
 
 
 class ModelRecord(models.Model):
@@ -47,6 +58,15 @@ class ModelRecord(models.Model):
         blank=True,
         validators=[MinValueValidator(0), MaxValueValidator(100_000)],
         help_text="What one image costs.",
+    )
+    input_price = models.DecimalField(
+        **PRICE, help_text="Dollars for a million prompt tokens. Goes before the published price."
+    )
+    cached_price = models.DecimalField(
+        **PRICE, help_text="The same for those read from the provider's cache. Empty: as the others."
+    )
+    output_price = models.DecimalField(
+        **PRICE, help_text="The same for tokens of the answer, reasoning included."
     )
     learned_window = models.IntegerField(null=True, blank=True)
     learned_at = models.DateTimeField(null=True, blank=True)

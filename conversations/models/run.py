@@ -86,31 +86,3 @@ class Run(models.Model):
     def epoch(self) -> str:
         """Names the event log that sequence numbers belong to: a new attempt would start a new log."""
         return f"{self.id}:{max(self.attempt, 1)}"  # a queued run already names the log of its first attempt
-
-
-class ModelCall(models.Model):
-    """Usage of one model call, counted once: the key refuses a second row for the same call.
-
-    Token columns are null where the provider did not report them.
-    """
-
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
-    call_index = models.IntegerField()
-    purpose = models.CharField(max_length=16, default="chat")
-    model = models.CharField(max_length=200)
-    prompt_tokens = models.IntegerField(null=True)
-    cached_tokens = models.IntegerField(null=True)
-    output_tokens = models.IntegerField(null=True)
-    reasoning_tokens = models.IntegerField(null=True)
-    estimated_prompt_tokens = models.IntegerField()
-    predicted_cached_tokens = models.IntegerField(null=True)
-    first_token_ms = models.IntegerField(null=True)
-    total_ms = models.IntegerField()
-    finish_reason = models.CharField(max_length=40, blank=True, default="")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "call_index"], name="model_call_once")]
-
-    def __str__(self) -> str:
-        return f"{self.model} {self.run_id}/{self.call_index}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -52,6 +52,14 @@ TOOLS_SHARE = 0.2
 Offer = Callable[[Sequence[TranscriptMessage], Sequence[TranscriptMessage]], tuple[ToolSchema, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """The model that answers for one that cannot be reached. ``reported_window``: what its own server says."""
+
+    model: str
+    reported_window: int | None = None
+
+
 def offer_nothing(
     _history: Sequence[TranscriptMessage], _current: Sequence[TranscriptMessage]
 ) -> tuple[ToolSchema, ...]:
@@ -60,12 +68,16 @@ def offer_nothing(
 
 
 def snapshot_load(
-    *, run_id: UUID, reported_window: int | None = None, offer: Offer = offer_nothing
+    *,
+    run_id: UUID,
+    reported_window: int | None = None,
+    offer: Offer = offer_nothing,
+    substitute: Substitute | None = None,
 ) -> Snapshot:
     """The snapshot of a run: its question, and the newest live messages after the cut.
 
     ``reported_window``: tokens the provider says its model takes, when it was asked. ``offer``: names the
-    tools, if the model can call any.
+    tools, if the model can call any. ``substitute``: the model that answers for the run's.
     """
     run = run_row(run_id=run_id)
     conversation = Conversation(
@@ -83,6 +95,7 @@ def snapshot_load(
         reported_window=reported_window,
         before=run.created_at,
         offer=offer,
+        substitute=substitute,
     )
 
 
@@ -94,17 +107,23 @@ def conversation_snapshot(
     reported_window: int | None = None,
     before: datetime | None = None,
     offer: Offer = offer_nothing,
+    substitute: Substitute | None = None,
 ) -> Snapshot:
     """The snapshot for a question that may not be stored yet, whose seq is then the next one.
 
     ``before``: when the question's run was created; the last call before it is what a provider has cached.
     """
     known = model_read(model=model, reported_window=reported_window)
+    window = planned_window(known.profile)
+    if (
+        substitute is not None
+    ):  # a smaller window limits the view; a larger one must not widen what it comes back to
+        known = model_read(model=substitute.model, reported_window=substitute.reported_window)
+        window = min(window, planned_window(known.profile))
     profile, rules = known.profile, budget_rules(known.profile)
     epoch = epoch_read(conversation_id=conversation.pk, number=conversation.epoch)
     if epoch.revision != conversation.revision:
         epoch = _epoch_after_edit(conversation, epoch)
-    window = planned_window(profile)
     budget = derive_budget(window=window, rules=rules).tokens
     history, unloaded = _history_read(conversation.pk, epoch, question.seq, budget * MOST_BUDGETS)
     tools = offer(history, (question,)) if profile.tools else ()
@@ -113,19 +132,20 @@ def conversation_snapshot(
         history=history,
         current=(question,),
         model=ModelFacts(
-            name=model,
+            name=profile.name,
             window=window,
             strict_roles=profile.strict_roles,
             explicit_cache=profile.prompt_caching == "explicit",
             image_tokens=profile.image_tokens,
             calibration=conversation_ratio(known=known, conversation=conversation),
+            stands_in=substitute is not None,
         ),
         rules=rules,
         unloaded=unloaded,
         revision=conversation.revision,
         tools=fit_tools(tools, budget=budget),
         epoch=epoch,
-        previous=_previous_call(conversation.pk, before),
+        previous=_previous_call(conversation.pk, before, profile.name),
     )
     return replace(snapshot, passages=passages_read(conversation_id=conversation.pk, snapshot=snapshot))
 
@@ -223,6 +243,6 @@ def _history_read(
     return tuple(loaded), unloaded
 
 
-def _previous_call(conversation_id: UUID, before: datetime | None) -> PreviousCall | None:
+def _previous_call(conversation_id: UUID, before: datetime | None, model: str) -> PreviousCall | None:
     record = previous_record(conversation_id=conversation_id, before=before, fields=PREVIOUS_FIELDS)
-    return None if record is None else previous_call(record)
+    return None if record is None else previous_call(record, model=model)

@@ -8,8 +8,15 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from agentx.errors import RateLimited, RetryableModelError
+from agentx.errors import (
+    ContextOverflow,
+    ModelError,
+    RateLimited,
+    RequestRefused,
+    RetryableModelError,
+)
 from agentx.llm.client import ChatModel, with_stall_watch
+from agentx.llm.health import UNAVAILABLE
 from agentx.llm.messages import (
     ContentDelta,
     Finish,
@@ -20,13 +27,18 @@ from agentx.llm.messages import (
     UsageReport,
 )
 from agentx.llm.retry import rate_limit_wait
+from agentx.llm.routes import ModelRoute
 from conversations.context.assemble import View
-from conversations.contracts import CallUsage, Exchange
+from conversations.contracts import REFUSED, CallUsage, Exchange
 from conversations.events import Delta, Status, Thinking
 from conversations.stream import RunLog
 
 # A provider that fails before any output is asked once more after this many seconds.
 RETRY_AFTER_FAILURE = 1.0
+
+
+# Failures of a request that the provider did not begin to answer, and charges nothing for.
+REFUSALS = (*UNAVAILABLE, RequestRefused, ContextOverflow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ class Answer:
 async def model_call(
     *,
     model: ChatModel,
-    model_name: str,
+    route: ModelRoute,
     view: View,
     draft: Draft,
     run_log: RunLog,
@@ -89,7 +101,7 @@ async def model_call(
 ) -> Answer:
     """Stream the answer to ``view`` into ``draft`` and ``run_log``.
 
-    ``started``: the monotonic time from which the first token is timed. Before any output of this call, a rate limit is
+    ``route``: what ``model`` is at, for the record. ``started``: the monotonic time from which the first token is timed. Before any output of this call, a rate limit is
     waited out visibly and a failing provider is asked once more. Raises ``ModelError``; whatever came before stays in
     ``draft``.
     """
@@ -99,7 +111,7 @@ async def model_call(
         try:
             return await _call_stream(
                 model=model,
-                model_name=model_name,
+                route=route,
                 view=view,
                 draft=draft,
                 run_log=run_log,
@@ -127,7 +139,7 @@ async def model_call(
 async def _call_stream(
     *,
     model: ChatModel,
-    model_name: str,
+    route: ModelRoute,
     view: View,
     draft: Draft,
     run_log: RunLog,
@@ -136,10 +148,11 @@ async def _call_stream(
 ) -> Answer:
     """One request; its usage is recorded even when it fails."""
     call = _Call(
-        model=model_name,
+        route=route,
         started=time.monotonic(),
         estimated_prompt_tokens=view.allocation.used,
         predicted_cached_tokens=view.allocation.predicted_cached,
+        calibration=view.allocation.calibration,
     )
     items = model.stream(
         messages=view.messages,
@@ -164,6 +177,10 @@ async def _call_stream(
                 elif isinstance(item, Finish):
                     draft.finish_reason = item.reason
                 call.note(item)
+    except ModelError as error:
+        if not error.output_started and isinstance(error, REFUSALS):
+            call.finish_reason = REFUSED
+        raise
     finally:
         draft.calls.append(call.as_usage(index=len(draft.calls)))
     return Answer("".join(draft.pieces[before:]), calls, call.finish_reason)
@@ -176,10 +193,11 @@ _UNREPORTED = UsageReport(prompt_tokens=None, cached_tokens=None, output_tokens=
 class _Call:
     """What one model call is remembered by."""
 
-    model: str
+    route: ModelRoute
     started: float
     estimated_prompt_tokens: int
     predicted_cached_tokens: int | None
+    calibration: float
     first_token_ms: int | None = None
     finish_reason: str = ""
     reported: UsageReport = _UNREPORTED
@@ -195,7 +213,11 @@ class _Call:
     def as_usage(self, *, index: int) -> CallUsage:
         return CallUsage(
             call_index=index,
-            model=self.model,
+            model=self.route.model,
+            provider=self.route.host,
+            base_url=self.route.base_url,
+            billed=self.reported.cost,
+            calibration=self.calibration,
             prompt_tokens=self.reported.prompt_tokens,
             cached_tokens=self.reported.cached_tokens,
             output_tokens=self.reported.output_tokens,

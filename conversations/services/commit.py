@@ -15,12 +15,13 @@ from agentx.llm.messages import ToolSchema
 from agentx.queue import enqueue_on_commit
 from agentx.redis_client import redis_client
 from conversations.context.render import hash_tools
-from conversations.contracts import CallUsage, Outcome, RunClaim, Settled
+from conversations.contracts import REFUSED, Outcome, RunClaim, Settled
 from conversations.events import encode_event
-from conversations.models import Message, ModelCall, Run, ToolSet
+from conversations.models import Conversation, Message, Run, ToolSet
 from conversations.selectors.bodies import answer_of, message_body, run_body
 from conversations.services.exchanges import exchange_append
 from conversations.services.locks import conversation_lock, run_lock_owned
+from conversations.services.metering import model_calls_store, price_calls, sum_usage
 from conversations.services.models import calibration_note
 from conversations.services.notices import notice_on_commit
 from conversations.services.steering import steers_carry_over
@@ -75,7 +76,8 @@ def run_settle(
     with transaction.atomic():
         conversation = conversation_lock(conversation_id=conversation_id)
         run = run_lock_owned(run_id=run_id, token=token)
-        usage = sum_usage(outcome.calls)
+        priced = price_calls(outcome.calls)
+        usage = sum_usage(priced)
         timings = TimingsBody(
             queued_ms=queued_ms, first_token_ms=outcome.first_token_ms, total_ms=outcome.total_ms
         )
@@ -94,7 +96,9 @@ def run_settle(
                 turn=run.user_message.turn,
                 run=run,
             )
-        _model_calls_store(run=run, calls=outcome.calls)
+        model_calls_store(
+            priced=priced, user_id=conversation.owner_id, conversation_id=conversation.pk, run_id=run.pk
+        )
         _tool_set_store(outcome.tools)
         run.status = outcome.status
         run.final_seq = last_seq + terminal_count(has_answer=answer is not None, last_seq=last_seq)
@@ -117,42 +121,29 @@ def run_settle(
             transaction.on_commit(lambda: log_finish(settled=settled, token=token, last_seq=last_seq))
         notice_on_commit(kind="finished", conversation_id=conversation.pk, run_id=run.pk)
         enqueue_on_commit("conversations.after_turn", conversation_id=conversation.pk)
+        derived = conversation.title_source == Conversation.TitleSource.DERIVED
+        if settings.TITLES_BY_MODEL and derived and not conversation.title_asked:
+            enqueue_on_commit("conversations.write_title", conversation_id=conversation.pk)
     return settled
 
 
 def _calibrate(*, run: Run, outcome: Outcome) -> None:
-    """Compare the first call's estimate with what was reported; later calls of a turn resend the same text."""
-    if not outcome.calls or outcome.allocation is None:
+    """Compare the first call's estimate with what its provider reported; later calls of a turn resend the same text."""
+    call = next((call for call in outcome.calls if call.finish_reason != REFUSED), None)
+    if call is None:
         return
-    call = outcome.calls[0]
-    estimated = round(call.estimated_prompt_tokens / outcome.allocation["calibration"])
     calibration_note(
-        conversation_id=run.conversation_id, model=run.model, reported=call.prompt_tokens, estimated=estimated
-    )
-
-
-def sum_usage(calls: tuple[CallUsage, ...]) -> UsageBody:
-    """Tokens over all calls; a total is None when any call lacks it, and then ``usage_complete`` is false."""
-
-    def total(values: list[int | None]) -> int | None:
-        known = [value for value in values if value is not None]
-        return sum(known) if known and len(known) == len(values) else None
-
-    prompt = total([call.prompt_tokens for call in calls])
-    output = total([call.output_tokens for call in calls])
-    return UsageBody(
-        prompt_tokens=prompt,
-        cached_tokens=total([call.cached_tokens for call in calls]),
-        output_tokens=output,
-        reasoning_tokens=total([call.reasoning_tokens for call in calls]),
-        usage_complete=prompt is not None and output is not None,
+        conversation_id=run.conversation_id,
+        model=call.model,
+        reported=call.prompt_tokens,
+        estimated=round(call.estimated_prompt_tokens / call.calibration),
     )
 
 
 def answer_metadata(
     *, model: str, outcome: Outcome, usage: UsageBody, timings: TimingsBody
 ) -> dict[str, object]:
-    """What a reloaded page needs to show an answer as it was shown live."""
+    """What a reloaded page needs to show an answer as it was shown live. ``model``: the one that was asked for."""
     allocation = outcome.allocation
     context = None
     if allocation is not None:
@@ -162,8 +153,10 @@ def answer_metadata(
             "summarized": bool((outcome.view or {}).get("covered_seq")),
             "dropped_turns": allocation["dropped_turns"],
         }
+    answered = next((call.model for call in reversed(outcome.calls) if call.finish_reason != REFUSED), model)
     return {
-        "model": model,
+        "model": answered,
+        **({} if answered == model else {"requested_model": model}),
         "usage": usage.model_dump(),
         "timings": timings.model_dump(),
         "finish_reason": outcome.finish_reason,
@@ -204,27 +197,3 @@ def _tool_set_store(tools: tuple[ToolSchema, ...]) -> None:
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
     ]
     ToolSet.objects.bulk_create([ToolSet(hash=hash_tools(tools), schemas=schemas)], ignore_conflicts=True)
-
-
-def _model_calls_store(*, run: Run, calls: tuple[CallUsage, ...]) -> None:
-    """Count every call once: a second insert of the same call is ignored by its key."""
-    ModelCall.objects.bulk_create(
-        [
-            ModelCall(
-                run=run,
-                call_index=call.call_index,
-                model=call.model,
-                prompt_tokens=call.prompt_tokens,
-                cached_tokens=call.cached_tokens,
-                output_tokens=call.output_tokens,
-                reasoning_tokens=call.reasoning_tokens,
-                estimated_prompt_tokens=call.estimated_prompt_tokens,
-                first_token_ms=call.first_token_ms,
-                total_ms=call.total_ms,
-                finish_reason=call.finish_reason,
-                predicted_cached_tokens=call.predicted_cached_tokens,
-            )
-            for call in calls
-        ],
-        ignore_conflicts=True,
-    )

@@ -15,6 +15,7 @@ from conversations.models import (
     MessageEntry,
     ModelCall,
     Run,
+    Steer,
 )
 from conversations.selectors import access
 from conversations.selectors.bodies import conversation_body
@@ -26,15 +27,17 @@ from tools.services.outputs import outputs_purge
 
 def conversation_create(*, user_id: int, title: str | None = None) -> ConversationBody:
     """A new, empty conversation."""
-    row = Conversation.objects.create(owner_id=user_id, title=(title or "").strip())
+    given = (title or "").strip()
+    source = Conversation.TitleSource.PERSON if given else ""
+    row = Conversation.objects.create(owner_id=user_id, title=given, title_source=source)
     return conversation_body(row, active_run=None)
 
 
 def conversation_rename(*, user_id: int, conversation_id: UUID, title: str) -> ConversationBody:
     """Give a conversation another title. Raises ``NotFound``."""
     row = access.conversation_get(user_id=user_id, conversation_id=conversation_id)
-    row.title = title.strip()
-    row.save(update_fields=["title"])
+    row.title, row.title_source = title.strip(), Conversation.TitleSource.PERSON
+    row.save(update_fields=["title", "title_source"])
     return conversation_read(user_id=user_id, conversation_id=conversation_id)
 
 
@@ -52,9 +55,9 @@ def conversation_delete(*, user_id: int, conversation_id: UUID) -> None:
         )  # the transcript's guard lets whole conversations go
         outputs_purge(conversation_id=conversation_id)
         # Messages and runs point at each other, so the order is: what points nowhere else first.
-        for derived in (MessageEntry, CompactionDigest, ContextEpoch, EvidenceLedger):
+        for derived in (MessageEntry, CompactionDigest, ContextEpoch, EvidenceLedger, Steer):
             derived.objects.filter(conversation_id=conversation_id)._raw_delete(using="default")
-        ModelCall.objects.filter(run__conversation=conversation_id)._raw_delete(using="default")
+        ModelCall.objects.filter(conversation=conversation_id).update(run=None, conversation=None)
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
         Message.objects.filter(conversation=conversation_id)._raw_delete(using="default")
         Run.objects.filter(conversation=conversation_id)._raw_delete(using="default")

@@ -171,13 +171,20 @@ def _tails_blank(conversation: Conversation, *, seqs: frozenset[int]) -> None:
 
 
 def _title_blank(conversation: Conversation, *, seqs: Sequence[int]) -> None:
-    """A title that was made from a deleted message goes with it; the next message gives a new one."""
+    """A title that was made from a deleted message goes with it; the next message gives a new one.
+
+    A model's is made from the first message, whichever that was at the time.
+    """
     asked = Message.objects.filter(conversation=conversation, seq__in=seqs, role=Message.Role.USER)
-    if conversation.title and any(
-        derive_title(content) == conversation.title
-        for content in asked.order_by("seq").values_list("content", flat=True).iterator(chunk_size=100)
+    by_model = conversation.title_source == Conversation.TitleSource.MODEL and asked.exists()
+    if by_model or (
+        conversation.title
+        and any(
+            derive_title(content) == conversation.title
+            for content in asked.order_by("seq").values_list("content", flat=True).iterator(chunk_size=100)
+        )
     ):
-        Conversation.objects.filter(pk=conversation.pk).update(title="")
+        Conversation.objects.filter(pk=conversation.pk).update(title="", title_source="", title_asked=False)
 
 
 def _logs_drop(conversation: Conversation, *, seqs: Sequence[int]) -> None:

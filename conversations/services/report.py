@@ -79,7 +79,7 @@ def _complain_of_fixed_blocks(fixed: int, budget: int) -> None:
     log.error("fixed_blocks_too_large", fixed=fixed, budget=budget, remedy="a larger window, or fewer tools")
 
 
-def log_call(call: CallUsage, *, provider: str) -> None:
+def log_call(call: CallUsage) -> None:
     """One line and the figures of a model call: what it cost and how long it took."""
     metrics.call_count(
         model=call.model,
@@ -90,7 +90,7 @@ def log_call(call: CallUsage, *, provider: str) -> None:
     log.info(
         "model_call",
         model=call.model,
-        provider=provider,
+        provider=call.provider,
         prefill_ms=call.first_token_ms,
         ms=call.total_ms,
         prompt_tokens=call.prompt_tokens,

@@ -14,11 +14,10 @@ import structlog
 from django.conf import settings
 
 from agentx import metrics
-from agentx.errors import ContextOverflow, EmptyAnswer
-from agentx.llm.client import ChatModel
-from agentx.llm.counting import RequestCounter
+from agentx.errors import ContextOverflow, EmptyAnswer, ModelError
 from agentx.llm.messages import ToolCall
 from agentx.llm.tokens import default_counter
+from agentx.model_routes import route_health
 from conversations.context.budget import derive_budget
 from conversations.context.nudges import (
     CONTINUE,
@@ -33,7 +32,9 @@ from conversations.context.types import DoesNotFitError, TranscriptMessage
 from conversations.contracts import Exchange, RunClaim
 from conversations.events import Status, Steered, ToolCalled, ToolReturned
 from conversations.models.model_record import LEAST_WINDOW
+from conversations.selectors.snapshot import Substitute
 from conversations.services.call import Answer, Draft, RespondLimits, model_call
+from conversations.services.candidates import Candidate, Candidates
 from conversations.services.control import TurnControl
 from conversations.services.exchanges import (
     clip_arguments_text,
@@ -71,11 +72,12 @@ _TOO_MANY = (
 
 @dataclass(frozen=True, slots=True)
 class TurnTools:
-    """What a turn needs from its runner. ``tools``: those that may be called, in the order in which they are offered."""
+    """What a turn needs from its runner. ``candidates``: the model that is asked and those that stand in for it.
 
-    model: ChatModel
-    reported_window: int | None
-    request_counter: RequestCounter | None = None
+    ``tools``: those that may be called, in the order in which they are offered.
+    """
+
+    candidates: tuple[Candidate, ...]
     tools: tuple[Tool, ...] = ()
 
 
@@ -97,7 +99,8 @@ async def turn_respond(*, turn: Turn, tools: TurnTools, limits: RespondLimits) -
     Raises ``ModelError``, ``EmptyAnswer``, ``DoesNotFitError`` and ``ViewUnstable``; what came before them stays in the
     draft.
     """
-    await _Rounds(turn=turn, tools=tools, limits=limits).run()
+    candidates = Candidates(tools.candidates, health=route_health)
+    await _Rounds(turn=turn, tools=tools, limits=limits, candidates=candidates).run()
 
 
 @dataclass(slots=True)
@@ -109,9 +112,11 @@ class _Rounds:
     turn: Turn
     tools: TurnTools
     limits: RespondLimits
+    candidates: Candidates
     added: list[TranscriptMessage] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     steers: tuple[TakenSteer, ...] = ()
+    answering: Candidate | None = None
     rounds: int = 0
     state_rounds: int = 0
     nudged: bool = False
@@ -120,6 +125,8 @@ class _Rounds:
     text_only: bool = False
 
     async def run(self) -> None:
+        if self.candidates.substituted:
+            self._announce()
         while True:
             answer = await self._ask()
             if answer.calls and self.asked_to_end and not self.text_only:
@@ -132,8 +139,27 @@ class _Rounds:
                 return
 
     async def _ask(self) -> Answer:
-        """One call, with the request made smaller when the provider says that it is too long."""
+        """One call, asked of the next candidate where one does not serve and nothing has come of it."""
         await self._take_steers()
+        while True:
+            try:
+                answer = await self._ask_candidate()
+            except ModelError as error:
+                if self.turn.draft.answering or not self.candidates.move_on(error):
+                    raise self.candidates.final_error(error) from None
+                self._announce()
+            else:
+                self.candidates.note_success()
+                return answer
+
+    def _announce(self) -> None:
+        asked, current = self.candidates.asked.route, self.candidates.current.route
+        log.warning("model_substituted", asked=asked.model, model=current.model, host=current.host)
+        label = f"{asked.model} cannot be reached; {current.model} answers instead"
+        self.turn.run_log.emit(Status(phase="model_fallback", label=label))
+
+    async def _ask_candidate(self) -> Answer:
+        """One call, with the request made smaller when the provider says that it is too long."""
         cap: int | None = None
         refused: ContextOverflow | None = None
         for rung in range(1, OVERFLOW_RUNGS + 1):
@@ -154,7 +180,8 @@ class _Rounds:
             except ContextOverflow as overflow:
                 if self.turn.draft.answering or rung == OVERFLOW_RUNGS:
                     raise
-                refused, cap = overflow, await _narrow(self.turn.claim, overflow, prepared)
+                model = self.candidates.current.route.model
+                refused, cap = overflow, await _narrow(model, overflow, prepared)
         raise AssertionError("the last rung returns or raises")
 
     async def _take_steers(self) -> None:
@@ -176,15 +203,23 @@ class _Rounds:
         return await self._prepare(cap)
 
     async def _prepare(self, cap: int | None) -> Prepared:
-        turn, tools = self.turn, self.tools
+        turn, tools, candidate = self.turn, self.tools, self.candidates.current
+        substitute = None
+        if (
+            candidate.route.model != turn.claim.model
+        ):  # it stands in, or the settings have changed since the run was queued
+            substitute = Substitute(candidate.route.model, candidate.reported_window)
+        same = turn.prepared is not None and self.answering is candidate
+        self.answering = candidate
         prepared = await view_prepare(
             run_id=turn.claim.run_id,
             conversation_id=turn.claim.conversation_id,
-            reported_window=tools.reported_window,
-            request_counter=tools.request_counter,
+            reported_window=self.candidates.asked.reported_window,
+            request_counter=candidate.request_counter,
             window_cap=cap,
             offer=ToolOffer(mode=settings.TOOL_ROUTING_MODE, tools=tools.tools, role=turn.claim.role),
-            base=None if turn.prepared is None else turn.prepared.snapshot,
+            substitute=substitute,
+            base=turn.prepared.snapshot if same and turn.prepared is not None else None,
             added=(*self.added, *self._unstored_rows()),
         )
         return without_tools(prepared) if self.text_only else prepared
@@ -193,8 +228,8 @@ class _Rounds:
         turn = self.turn
         turn.run_log.emit(Status(phase="composing", label="Composing the answer"))
         return await model_call(
-            model=self.tools.model,
-            model_name=turn.claim.model,
+            model=self.candidates.current.model,
+            route=self.candidates.current.route,
             view=prepared.view,
             draft=turn.draft,
             run_log=turn.run_log,
@@ -354,7 +389,7 @@ def _require_smaller(prepared: Prepared, before: Prepared, refused: ContextOverf
         raise refused
 
 
-async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared) -> int:
+async def _narrow(model: str, overflow: ContextOverflow, prepared: Prepared) -> int:
     """A window for the next attempt: what the provider named, which is remembered, or three quarters of this one.
 
     Where the refused request would still fit by our own count, the count is what is wrong: then three quarters of the
@@ -363,9 +398,9 @@ async def _narrow(claim: RunClaim, overflow: ContextOverflow, prepared: Prepared
     window = prepared.view.allocation.window
     named = overflow.details.get("window")
     log.warning("context_overflow_retry", window=window, named=named)
-    metrics.overflow_retry_count(model=claim.model)
+    metrics.overflow_retry_count(model=model)
     if isinstance(named, int) and LEAST_WINDOW <= named < window:
-        await db_patiently(partial(window_learn, model=claim.model, window=named))
+        await db_patiently(partial(window_learn, model=model, window=named))
         narrow = named
     else:
         narrow = int(window * _NARROWER)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from dataclasses import asdict
 from functools import partial
-from urllib.parse import urlsplit
 
 import django.db
 import structlog
@@ -59,7 +58,7 @@ async def turn_run(*, claim: RunClaim, run_log: RunLog, control: TurnControl, to
         run_log.emit(event)
     await run_log.flushed(timeout=2.0)
     for call in outcome.calls:
-        log_call(call, provider=urlsplit(settings.LLM_BASE_URL).hostname or "")
+        log_call(call)
     log.info(
         "turn_finished",
         status=outcome.status,

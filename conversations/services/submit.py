@@ -106,7 +106,8 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         )
         if not conversation.title:
             conversation.title = derive_title(content)
-            conversation.save(update_fields=["title"])
+            conversation.title_source = Conversation.TitleSource.DERIVED
+            conversation.save(update_fields=["title", "title_source"])
         conversation_counters_save(conversation)
         notice_on_commit(kind="queued", conversation_id=conversation.pk, run_id=run.pk)
     return TurnAcceptedBody(run=run_body(run), message=message_body(message), created=True)

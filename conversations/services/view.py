@@ -19,6 +19,7 @@ from conversations.context.render import hash_request
 from conversations.context.types import Snapshot, TranscriptMessage
 from conversations.selectors.snapshot import (
     Offer,
+    Substitute,
     fit_tools,
     offer_nothing,
     snapshot_load,
@@ -54,17 +55,24 @@ async def view_prepare(
     request_counter: RequestCounter | None,
     window_cap: int | None = None,
     offer: Offer = offer_nothing,
+    substitute: Substitute | None = None,
     base: Snapshot | None = None,
     added: tuple[TranscriptMessage, ...] = (),
 ) -> Prepared:
     """The view of a run's next call. ``window_cap``: tokens; a window that the provider has just refused to go beyond.
 
     ``base``: the snapshot of the call before it in this turn, which is extended instead of being read again; ``added``:
-    what has followed the question in this turn. Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
+    what has followed the question in this turn; ``substitute``: the model that answers, where it is not the run's. Raises ``DoesNotFitError`` and ``ViewUnstable``; nothing may be sent then.
     """
     for _ in range(ATTEMPTS):
         if base is None:
-            load = partial(snapshot_load, run_id=run_id, reported_window=reported_window, offer=offer)
+            load = partial(
+                snapshot_load,
+                run_id=run_id,
+                reported_window=reported_window,
+                offer=offer,
+                substitute=substitute,
+            )
             snapshot = await db_patiently(load)
         else:
             snapshot, base = base, None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
 
 from agentx.settings import env
 
@@ -132,3 +133,37 @@ def test_a_command_without_a_database_says_so_in_one_line():
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("error: the database cannot be reached")
     assert "Traceback" not in done.stderr
+
+
+def test_model_routes_are_listed_without_asking_or_showing_a_key(settings, capsys):
+    """PRV-15: the candidate chain, and what each role would ask."""
+    settings.LLM_BASE_URL, settings.LLM_API_KEY, settings.LLM_MODEL = "http://one.example/v1", "sk-1", "big"
+    settings.LLM_FALLBACKS, settings.LLM_ROLES = ["small"], {"summarizer": "tiny@http://two.example/v1"}
+
+    call_command("model_routes")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "conversations:",
+        "  1. big at http://one.example/v1 (with a key)",
+        "  2. small at http://one.example/v1 (with a key)",
+    ]
+    at = lines.index("summarizer:")
+    assert lines[at + 1] == "  1. tiny at http://two.example/v1 (without a key)"
+    assert "sk-1" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("LLM_FALLBACKS", "@https://two.example/v1", "is not a model id"),
+        ("SUMMARIZER_MODEL", "role:nobody", "names no role"),
+        ("LLM_ENDPOINT_KEYS", "sk-secret", "host=key"),
+    ],
+)
+def test_a_bad_route_ends_the_start_with_a_sentence(variable, value, said):
+    answer = _manage("check", **{variable: value})
+
+    assert answer.returncode != 0
+    assert said in answer.stderr
+    assert "sk-secret" not in answer.stderr

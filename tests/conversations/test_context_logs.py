@@ -81,8 +81,14 @@ async def test_a_refused_request_has_its_own_line_and_a_call_each(runner, turns,
     assert _SECRET not in caplog.text
 
 
-async def test_a_turn_is_counted_as_its_calls_are_stored(runner, turns, scripted, settings, caplog):
-    settings.LLM_MODEL = "scripted-n7"  # asked for nowhere else, so that its figures are those of this test
+@pytest.fixture
+def counted_model(scripted, settings) -> str:
+    """Asked for nowhere else, so that its figures are those of one test."""
+    settings.LLM_MODEL = "scripted-n7"
+    return settings.LLM_MODEL
+
+
+async def test_a_turn_is_counted_as_its_calls_are_stored(counted_model, runner, turns, caplog):
     metrics._figures.cache_clear()
 
     for _ in range(2):
@@ -91,7 +97,7 @@ async def test_a_turn_is_counted_as_its_calls_are_stored(runner, turns, scripted
 
     text = metrics.metrics_render().decode()
     calls = await in_db_thread(lambda: list(ModelCall.objects.all()))
-    labels = 'model="scripted-n7",purpose="chat"'
+    labels = f'model="{counted_model}",purpose="chat"'
     for kind in ("prompt", "cached", "output"):
         tokens = float(sum(getattr(call, f"{kind}_tokens") for call in calls))
         assert f'agentx_tokens_total{{kind="{kind}",{labels}}} {tokens}\n' in text

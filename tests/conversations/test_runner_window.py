@@ -35,11 +35,11 @@ async def test_a_window_that_is_not_known_at_the_start_is_asked_for_again(
     work = asyncio.create_task(runner.run())
 
     async with asyncio.timeout(20):
-        while not getattr(runner, "_tools", None) or runner._tools.reported_window is None:
+        while not getattr(runner, "_tools", None) or runner._tools.candidates[0].reported_window is None:
             await asyncio.sleep(0.01)
 
-    assert (runner._tools.reported_window, asked) == (4_096, 3)
-    assert runner._tools.request_counter is not None
+    assert (runner._tools.candidates[0].reported_window, asked) == (4_096, 3)
+    assert runner._tools.candidates[0].request_counter is not None
     runner.stop()
     await asyncio.wait_for(work, 20)
     await server.cleanup()

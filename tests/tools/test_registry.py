@@ -85,9 +85,8 @@ def test_tls_02_the_installations_tools_have_one_order():
     tools = default_registry().for_role("user")
 
     assert [tool.name for tool in tools] == [
-        *("conversation_search", "read_thread"),
+        *("conversation_search", "read_thread", "current_date"),
         *("read_tool_output", "tool_output_query", "tool_output_section", "tool_output_path"),
-        "current_date",
     ]
     assert tool_schemas(tools) == tool_schemas(list(tools))
 

@@ -380,6 +380,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description What your model calls used and cost, by day, model and purpose. */
+        get: operations["usage_report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -872,6 +889,22 @@ export interface components {
             run_id: string;
             data: components["schemas"]["Status"];
         };
+        /**
+         * @description A message that was sent during the turn has been taken in: it stands behind the steps so far, as ``message``.
+         *
+         *         ``steer_id``: what the sender knows it by.
+         */
+        EventSteered: {
+            seq: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "steer";
+            /** Format: uuid */
+            run_id: string;
+            data: components["schemas"]["Steered"];
+        };
         /** @description More of the model's reasoning: shown live, never stored with the answer. */
         EventThinking: {
             seq: number;
@@ -971,6 +1004,22 @@ export interface components {
             status: string;
         };
         /**
+         * KnownUsageBody
+         * @description What is known of a run some of whose ``calls`` were not ``reported``: a part, never a total.
+         */
+        KnownUsageBody: {
+            /** Calls */
+            calls: number;
+            /** Reported */
+            reported: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+            /** Cost */
+            cost: number | null;
+        };
+        /**
          * Live
          * @description Whether live text can be delivered at the moment; the run goes on either way.
          */
@@ -987,7 +1036,7 @@ export interface components {
         };
         /**
          * MessageBody
-         * @description A stored message. ``metadata`` of an answer: model, usage, timings, finish_reason, truncated, context; of a tool's
+         * @description A stored message. ``metadata`` of an answer: model (and requested_model, where another one answered), usage, timings, finish_reason, truncated, context; of a tool's
          *     result: ok, duration_ms, summary; of a message that was taken into a turn on its way: steered.
          *
          *     An assistant message with ``tool_calls`` is a step on the way to an answer; its ``content`` may be empty. A message of
@@ -1306,7 +1355,7 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        RunEvent: components["schemas"]["EventRunStarted"] | components["schemas"]["EventStatus"] | components["schemas"]["EventContextReport"] | components["schemas"]["EventDelta"] | components["schemas"]["EventThinking"] | components["schemas"]["EventToolCalled"] | components["schemas"]["EventToolReturned"] | components["schemas"]["EventMessageStored"] | components["schemas"]["EventDone"] | components["schemas"]["EventRunError"] | components["schemas"]["EventClose"];
+        RunEvent: components["schemas"]["EventRunStarted"] | components["schemas"]["EventStatus"] | components["schemas"]["EventContextReport"] | components["schemas"]["EventDelta"] | components["schemas"]["EventThinking"] | components["schemas"]["EventToolCalled"] | components["schemas"]["EventToolReturned"] | components["schemas"]["EventSteered"] | components["schemas"]["EventMessageStored"] | components["schemas"]["EventDone"] | components["schemas"]["EventRunError"] | components["schemas"]["EventClose"];
         /**
          * RunMissing
          * @description The run is over and its log has expired: reload the conversation, which is the truth.
@@ -1394,7 +1443,7 @@ export interface components {
              */
             expected_head: number | null;
         };
-        ServerFrame: components["schemas"]["Accepted"] | components["schemas"]["Refused"] | components["schemas"]["Attached"] | components["schemas"]["Reset"] | components["schemas"]["RunMissing"] | components["schemas"]["Stopping"] | components["schemas"]["Steering"] | components["schemas"]["Waiting"] | components["schemas"]["Live"] | components["schemas"]["Pong"];
+        ServerFrame: components["schemas"]["Accepted"] | components["schemas"]["Refused"] | components["schemas"]["Attached"] | components["schemas"]["Reset"] | components["schemas"]["RunMissing"] | components["schemas"]["Stopping"] | components["schemas"]["Steering"] | components["schemas"]["Waiting"] | components["schemas"]["Titled"] | components["schemas"]["Live"] | components["schemas"]["Pong"];
         /**
          * SessionBody
          * @description Who is signed in; ``user`` is null when nobody is.
@@ -1421,7 +1470,7 @@ export interface components {
              * Phase
              * @enum {string}
              */
-            phase: "composing" | "thinking" | "waiting" | "rate_limited" | "running_tool";
+            phase: "composing" | "thinking" | "waiting" | "rate_limited" | "running_tool" | "model_fallback";
             /** Label */
             label: string;
             /**
@@ -1521,6 +1570,20 @@ export interface components {
             results: components["schemas"]["SteerBody"][];
         };
         /**
+         * Steered
+         * @description A message that was sent during the turn has been taken in: it stands behind the steps so far, as ``message``.
+         *
+         *     ``steer_id``: what the sender knows it by.
+         */
+        Steered: {
+            /**
+             * Steer Id
+             * Format: uuid
+             */
+            steer_id: string;
+            message: components["schemas"]["MessageBody"];
+        };
+        /**
          * Steering
          * @description The answer to ``steer`` and to ``withdraw``: where the message stands. ``withdrawn``: it is gone, nothing was sent.
          */
@@ -1601,6 +1664,19 @@ export interface components {
              * @default null
              */
             total_ms: number | null;
+        };
+        /**
+         * Titled
+         * @description The conversation has another title.
+         */
+        Titled: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "titled";
+            /** Title */
+            title: string;
         };
         /**
          * TokenBody
@@ -1765,7 +1841,10 @@ export interface components {
         TurnResultBody: components["schemas"]["TurnAcceptedBody"] | components["schemas"]["TurnEndedBody"];
         /**
          * UsageBody
-         * @description Tokens of a whole run, as the provider reported them; ``None`` where any call did not report.
+         * @description Tokens of a whole run, as the provider reported them; ``None`` where any call did not report, and then ``known`` has
+         *     the part that is.
+         *
+         *     ``cost``: dollars; ``cost_source``: ``provider`` where all of it was billed so, else ``estimate`` (price times tokens).
          */
         UsageBody: {
             /**
@@ -1793,6 +1872,71 @@ export interface components {
              * @default false
              */
             usage_complete: boolean;
+            /**
+             * Cost
+             * @default null
+             */
+            cost: number | null;
+            /**
+             * Cost Source
+             * @default null
+             */
+            cost_source: ("provider" | "estimate") | null;
+            /** @default null */
+            known: components["schemas"]["KnownUsageBody"] | null;
+        };
+        /**
+         * UsageReportBody
+         * @description ``cost``: of the calls that have one; ``unpriced_calls`` have none.
+         */
+        UsageReportBody: {
+            /** Days */
+            days: number;
+            /** Rows */
+            rows: components["schemas"]["UsageRowBody"][];
+            /** Calls */
+            calls: number;
+            /** Unpriced Calls */
+            unpriced_calls: number;
+            /** Cost */
+            cost: number | null;
+        };
+        /**
+         * UsageRowBody
+         * @description Calls of one day (UTC), model and purpose. Sums are over what is known: ``unreported_calls`` named no tokens,
+         *     ``unpriced_calls`` have no cost. ``cost``: dollars; null where none is known.
+         */
+        UsageRowBody: {
+            /**
+             * Day
+             * Format: date
+             */
+            day: string;
+            /** Model */
+            model: string;
+            /**
+             * Purpose
+             * @enum {string}
+             */
+            purpose: "chat" | "summarize" | "title" | "extract" | "embed";
+            /** Calls */
+            calls: number;
+            /** Unreported Calls */
+            unreported_calls: number;
+            /** Unpriced Calls */
+            unpriced_calls: number;
+            /** Prompt Tokens */
+            prompt_tokens: number | null;
+            /** Cached Tokens */
+            cached_tokens: number | null;
+            /** Output Tokens */
+            output_tokens: number | null;
+            /** Reasoning Tokens */
+            reasoning_tokens: number | null;
+            /** Cost */
+            cost: number | null;
+            /** Cost Source */
+            cost_source: ("provider" | "estimate") | null;
         };
         /**
          * UserBody
@@ -1910,6 +2054,7 @@ export type EventMessageStored = components['schemas']['EventMessageStored'];
 export type EventRunError = components['schemas']['EventRunError'];
 export type EventRunStarted = components['schemas']['EventRunStarted'];
 export type EventStatus = components['schemas']['EventStatus'];
+export type EventSteered = components['schemas']['EventSteered'];
 export type EventThinking = components['schemas']['EventThinking'];
 export type EventToolCalled = components['schemas']['EventToolCalled'];
 export type EventToolReturned = components['schemas']['EventToolReturned'];
@@ -1917,6 +2062,7 @@ export type FateRangeBody = components['schemas']['FateRangeBody'];
 export type FatesBody = components['schemas']['FatesBody'];
 export type FrozenBlockBody = components['schemas']['FrozenBlockBody'];
 export type HealthBody = components['schemas']['HealthBody'];
+export type KnownUsageBody = components['schemas']['KnownUsageBody'];
 export type Live = components['schemas']['Live'];
 export type MessageBody = components['schemas']['MessageBody'];
 export type MessageListPage = components['schemas']['MessageListPage'];
@@ -1947,11 +2093,13 @@ export type SteerBody = components['schemas']['SteerBody'];
 export type SteerCommand = components['schemas']['SteerCommand'];
 export type SteerIn = components['schemas']['SteerIn'];
 export type SteerList = components['schemas']['SteerList'];
+export type Steered = components['schemas']['Steered'];
 export type Steering = components['schemas']['Steering'];
 export type StopCommand = components['schemas']['StopCommand'];
 export type Stopping = components['schemas']['Stopping'];
 export type Thinking = components['schemas']['Thinking'];
 export type TimingsBody = components['schemas']['TimingsBody'];
+export type Titled = components['schemas']['Titled'];
 export type TokenBody = components['schemas']['TokenBody'];
 export type TokenCreatedBody = components['schemas']['TokenCreatedBody'];
 export type TokenIn = components['schemas']['TokenIn'];
@@ -1964,6 +2112,8 @@ export type TurnEndedBody = components['schemas']['TurnEndedBody'];
 export type TurnIn = components['schemas']['TurnIn'];
 export type TurnResultBody = components['schemas']['TurnResultBody'];
 export type UsageBody = components['schemas']['UsageBody'];
+export type UsageReportBody = components['schemas']['UsageReportBody'];
+export type UsageRowBody = components['schemas']['UsageRowBody'];
 export type UserBody = components['schemas']['UserBody'];
 export type ViewBody = components['schemas']['ViewBody'];
 export type Waiting = components['schemas']['Waiting'];
@@ -3586,6 +3736,60 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    usage_report: {
+        parameters: {
+            query?: {
+                conversation?: string | null;
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageReportBody"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

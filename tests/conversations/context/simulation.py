@@ -145,7 +145,7 @@ class Simulation:
         record = record_view(view=view, snapshot=snapshot)
         sent = Sent(view=view, snapshot=snapshot, record=record, begun=begun, segments=tuple(self.segments))
         self.sent.append(sent)
-        self.previous = previous_call(record)
+        self.previous = previous_call(record, model=record["model"])
         return sent
 
     def reply(self, *messages: tuple[str, str, dict[str, Any]]) -> None:
