@@ -3,15 +3,16 @@
 import os
 from typing import Any, cast
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentx.settings.dev")
-_http = get_asgi_application()  # before anything that imports models
+django.setup(set_prefix=False)  # before anything that imports models
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
+from agentx.handler import OneHopHandler  # noqa: E402
 from conversations.consumers import ChatConsumer, UnknownPath  # noqa: E402
 
 _sockets = URLRouter(
@@ -21,4 +22,6 @@ _sockets = URLRouter(
     ]
 )
 
-application = ProtocolTypeRouter({"http": _http, "websocket": AllowedHostsOriginValidator(_sockets)})
+application = ProtocolTypeRouter(
+    {"http": OneHopHandler(), "websocket": AllowedHostsOriginValidator(_sockets)}
+)

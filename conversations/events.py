@@ -205,6 +205,11 @@ def encode_event(*, run_id: str, seq: int, data: EventData) -> bytes:
     return orjson.dumps({"seq": seq, "type": data.type, "run_id": run_id, "data": body})
 
 
+def encode_text(*, run_id: str, seq: int, kind: type[Delta] | type[Thinking], text: str) -> bytes:
+    """The same for the two events that make up nearly all of a log, without the object between."""
+    return orjson.dumps({"seq": seq, "type": kind.type, "run_id": run_id, "data": {"text": text}})
+
+
 def decode_event(payload: bytes | str) -> tuple[int, EventData]:
     """The inverse of :func:`encode_event`. Raises ``ValueError`` on unknown types, missing or unknown fields."""
     parsed: object = orjson.loads(payload)

@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 from uuid import UUID
 
 import redis.asyncio
@@ -21,7 +22,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from agentx.errors import LeaseLost
-from conversations.events import Delta, EventData, Thinking, encode_event
+from conversations.events import Delta, EventData, Thinking, encode_event, encode_text
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +37,10 @@ NOTICES = "agentx:notices"
 NOTICES_KEPT = 2_000
 
 FENCED, GAP = -1, -2
+
+# How long text is gathered for each answer that is being written, and at most. 40 answers make it 60 ms, which nobody
+# sees in text that comes a word at a time; measured with 64 answers, it takes the cost of a word from 720 to 400 µs.
+TICK_PER_LOG, LONGEST_TICK = 0.0015, 0.1
 
 APPEND_SCRIPT = """
 local held = redis.call('HGET', KEYS[2], 'token')
@@ -83,6 +88,14 @@ def redis_connect(url: str) -> redis.asyncio.Redis:
     return redis.asyncio.Redis.from_pool(pool)
 
 
+@dataclass(slots=True)
+class _Text:
+    """Pieces of one kind of text that wait together and become one event."""
+
+    kind: type[Delta] | type[Thinking]
+    pieces: list[str]
+
+
 class RunLog:
     """One run's side of the writer. ``emit`` never waits; deltas that wait together become one event."""
 
@@ -96,35 +109,53 @@ class RunLog:
         self.covered = True  # a checkpoint reaches up to where a lost log will go on
         self.on_loss: Callable[[], Awaitable[None]] | None = None
         self._writer = writer
-        self._pending: list[EventData] = []
+        self._pending: list[EventData | _Text] = []
         self._unsent: list[bytes] = []
-        self._last_type: type[EventData] | None = None
+        self._last_kind: type[EventData] | None = None
         self._first_unsent = 1
         self._settled = asyncio.Event()
         self._settled.set()
 
     def emit(self, event: EventData) -> None:
         """Queue an event. Raises ``LeaseLost`` once another process has taken over the run."""
+        if isinstance(event, Delta | Thinking):
+            self.emit_text(type(event), event.text)
+            return
+        if self.fenced:
+            raise LeaseLost
+        self._pending.append(event)
+        self._settled.clear()
+        self._last_kind = type(event)
+        self._writer.mark(self, urgent=True)
+
+    def emit_text(self, kind: type[Delta] | type[Thinking], text: str) -> None:
+        """Queue a piece of text, which joins what waits before it. Raises ``LeaseLost`` as ``emit``."""
         if self.fenced:
             raise LeaseLost
         last = self._pending[-1] if self._pending else None
-        if type(event) is Delta and type(last) is Delta:
-            self._pending[-1] = Delta(text=last.text + event.text)
-        elif type(event) is Thinking and type(last) is Thinking:
-            self._pending[-1] = Thinking(text=last.text + event.text)
-        else:
-            self._pending.append(event)
+        if type(last) is _Text and last.kind is kind:
+            last.pieces.append(text)
+            return  # its log is marked already
+        self._pending.append(_Text(kind, [text]))
         self._settled.clear()
         # Text that goes on may be gathered; whatever is new to the listener is worth a write of its own.
-        goes_on = type(event) is self._last_type and type(event) in (Delta, Thinking)
-        self._last_type = type(event)
+        goes_on = kind is self._last_kind
+        self._last_kind = kind
         self._writer.mark(self, urgent=not goes_on)
 
     def assign(self) -> int:
         """Give every queued event its seq, and return the last one."""
         for event in self._pending:
             self.last_seq += 1
-            self._unsent.append(encode_event(run_id=self.run_id, seq=self.last_seq, data=event))
+            if type(event) is _Text:
+                text = "".join(event.pieces)
+                self._unsent.append(
+                    encode_text(run_id=self.run_id, seq=self.last_seq, kind=event.kind, text=text)
+                )
+            else:
+                self._unsent.append(
+                    encode_event(run_id=self.run_id, seq=self.last_seq, data=cast("EventData", event))
+                )
         self._pending.clear()
         return self.last_seq
 
@@ -185,12 +216,17 @@ class RunLog:
 
 
 class LogWriter:
-    """Appends the events of every run of this process: text is gathered for a tick, anything else goes at once."""
+    """Appends the events of every run of this process: text is gathered for a tick, anything else goes at once.
+
+    The tick grows with the number of answers that are being written: what they gather meanwhile becomes one event each, which
+    every process behind this one handles once.
+    """
 
     def __init__(self, *, url: str, flush_seconds: float) -> None:
         self._redis = redis_connect(url)
         self._flush_seconds = flush_seconds
         self._dirty: dict[str, RunLog] = {}
+        self._urgent_ones: dict[str, RunLog] = {}
         self._wake = asyncio.Event()
         self._urgent = asyncio.Event()
         self._sha: str | None = None
@@ -203,10 +239,12 @@ class LogWriter:
 
     def mark(self, run_log: RunLog, *, urgent: bool = False) -> None:
         """Note that a log has something to send; ``urgent`` does not wait for the tick."""
-        self._dirty[run_log.run_id] = run_log
-        self._wake.set()
         if urgent:
+            self._urgent_ones[run_log.run_id] = run_log
             self._urgent.set()
+        else:
+            self._dirty[run_log.run_id] = run_log
+        self._wake.set()
 
     async def aclose(self) -> None:
         """Stop the writer. Callers wait for ``flushed`` of their logs first."""
@@ -216,11 +254,13 @@ class LogWriter:
         await self._redis.aclose()
 
     async def _run(self) -> None:
+        tick_ends = 0.0
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            self._urgent.clear()
-            dirty, self._dirty = self._dirty, {}
+            now = time.monotonic()
+            dirty = self._take(all_of_them=now >= tick_ends)
+            if now >= tick_ends:
+                tick_ends = now + self._tick(len(dirty))
             try:
                 await self._flush(dirty)
             except (
@@ -231,9 +271,25 @@ class LogWriter:
                     self.mark(run_log)
             if self.down_since is not None:
                 await asyncio.sleep(0.5)  # while Redis is away, more attempts would be of no use
-            else:
+            elif (rest := tick_ends - time.monotonic()) > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._urgent.wait(), self._flush_seconds)
+                    await asyncio.wait_for(self._urgent.wait(), rest)
+
+    def _take(self, *, all_of_them: bool) -> dict[str, RunLog]:
+        """The logs to send now: within a tick, those alone that have something new."""
+        taken, self._urgent_ones = self._urgent_ones, {}
+        self._urgent.clear()
+        if all_of_them:
+            taken, self._dirty = {**self._dirty, **taken}, {}
+        else:
+            for run_id in taken:
+                self._dirty.pop(run_id, None)
+        if not self._dirty:
+            self._wake.clear()
+        return taken
+
+    def _tick(self, logs: int) -> float:
+        return min(max(self._flush_seconds, logs * TICK_PER_LOG), max(self._flush_seconds, LONGEST_TICK))
 
     async def _flush(self, dirty: dict[str, RunLog]) -> None:
         # One at a time would make the logs of other runs wait for each other's database.

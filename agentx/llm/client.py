@@ -7,9 +7,8 @@ the environment, no redirects (a redirect could lead to an address nobody chose)
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -21,23 +20,23 @@ import structlog
 from langchain_core.messages import BaseMessageChunk
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
-from openai._response import AsyncAPIResponse
 from pydantic import SecretStr
 
 from agentx.errors import MalformedStream, ModelError, ModelStalled, NotAnEndpoint
 from agentx.llm.failures import read_failure
+from agentx.llm.http_stream import Deadlines, StreamClient, StreamResponse
 from agentx.llm.messages import ChatMessage, ContentDelta, ReasoningDelta, StreamItem, ToolSchema
 from agentx.llm.openai_format import render_messages, render_tools
 from agentx.llm.reading import AnswerReader
 from agentx.llm.sse import EventDecoder
+from agentx.llm.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
 # Idle connections kept for the next call; more than this many turns rarely begin within the same few seconds.
 _IDLE_CONNECTIONS = 32
 _WRITE_TIMEOUT = _POOL_TIMEOUT = 30.0
-# The end of an answer comes with its last event, or right behind it.
-_DRAIN_SECONDS = 0.5
+_PATH = "/chat/completions"
 
 
 class ChatModel(Protocol):
@@ -51,7 +50,18 @@ class ChatModel(Protocol):
         tools: Sequence[ToolSchema] = (),
         cache_breakpoints: Sequence[int] = (),
     ) -> AsyncGenerator[StreamItem]:
-        """Text as it comes, then usage and finish. Raises ``ModelError``; closing it closes the connection.
+        """Text as it comes, then usage and finish. Raises ``ModelError``; closing it closes the connection."""
+        ...
+
+    def batches(
+        self,
+        *,
+        messages: Sequence[ChatMessage],
+        max_output_tokens: int,
+        tools: Sequence[ToolSchema] = (),
+        cache_breakpoints: Sequence[int] = (),
+    ) -> AsyncGenerator[Sequence[StreamItem]]:
+        """The same, with the items of one chunk together: for those who read many streams at once.
 
         ``cache_breakpoints``: indexes into ``messages`` up to which the provider is asked to cache; to be given only
         where the model's profile says ``explicit``, since other servers may refuse the marks.
@@ -98,16 +108,20 @@ class ReasoningChatOpenAI(ChatOpenAI):
             async for chunk in stream:
                 yield chunk
 
-    async def raw(self, body: dict[str, Any]) -> AsyncIterator[AsyncAPIResponse[Any]]:
-        """The same request, and of its answer the bytes: the response once, open until this generator is closed.
-
-        Errors before the first byte are the SDK's, as they are with :meth:`chunks`.
-        """
+    def render_body(self, body: dict[str, Any]) -> bytes:
+        """The JSON that :meth:`chunks` sends for the same ``body``."""
         usage = {"include_usage": True}
         untyped = cast("Any", self)
-        payload = untyped._get_request_payload([], extra_body=body, stream=True, stream_options=usage)
-        async with untyped.async_client.with_streaming_response.create(**payload) as response:
-            yield response
+        payload = untyped._get_request_payload([], stream=True, stream_options=usage)
+        whole = {**payload, **body}
+        return json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+    def status_error(
+        self, *, request: httpx2.Request, status: int, headers: Mapping[str, str], body: bytes
+    ) -> Exception:
+        """The SDK's exception for an answer that is a refusal."""
+        response = httpx2.Response(status, headers=dict(headers), content=body, request=request)
+        return cast("Any", self).root_async_client._make_status_error_from_response(response)
 
     def _convert_chunk_to_generation_chunk(
         self,
@@ -176,6 +190,25 @@ class LangchainChatModel:
         tools: Sequence[ToolSchema] = (),
         cache_breakpoints: Sequence[int] = (),
     ) -> AsyncGenerator[StreamItem]:
+        batches = self.batches(
+            messages=messages,
+            max_output_tokens=max_output_tokens,
+            tools=tools,
+            cache_breakpoints=cache_breakpoints,
+        )
+        async with aclosing(batches) as source:
+            async for items in source:
+                for item in items:
+                    yield item
+
+    async def batches(
+        self,
+        *,
+        messages: Sequence[ChatMessage],
+        max_output_tokens: int,
+        tools: Sequence[ToolSchema] = (),
+        cache_breakpoints: Sequence[int] = (),
+    ) -> AsyncGenerator[Sequence[StreamItem]]:
         reader = AnswerReader(most_characters=self._most_characters)
         # max_tokens: what every compatible server understands; the newer name is refused by many.
         body: dict[str, Any] = {
@@ -188,8 +221,7 @@ class LangchainChatModel:
         try:
             async with aclosing(batches) as open_batches:
                 async for items in open_batches:
-                    for item in items:
-                        yield item
+                    yield items
         except ModelError as error:
             error.output_started = error.output_started or reader.output_started
             raise
@@ -198,8 +230,7 @@ class LangchainChatModel:
             # never be able to crash a turn: read_failure turns each into one of ours.
             log.info("model_call_failed", kind=type(error).__name__, output_started=reader.output_started)
             raise read_failure(error, output_started=reader.output_started) from None
-        for item in reader.end():
-            yield item
+        yield reader.end()
 
     async def _read(self, reader: AnswerReader, body: dict[str, Any]) -> AsyncGenerator[Sequence[StreamItem]]:
         """The items of each chunk of the answer to ``body``."""
@@ -213,27 +244,55 @@ class LangchainChatModel:
 
 
 class FastChatModel(LangchainChatModel):
-    """The same seam and the same request, with the answer read from its bytes: about a third of the CPU for each token."""
+    """The same seam and the same request, with the answer read from its bytes: a small part of the CPU for each token."""
+
+    def __init__(self, settings: ChatModelSettings) -> None:
+        super().__init__(settings)
+        self._client = StreamClient(
+            base_url=settings.base_url,
+            deadlines=Deadlines(connect=settings.connect_timeout, read=settings.read_timeout),
+            max_connections=settings.max_connections,
+        )
+        self._request = httpx2.Request("POST", f"{settings.base_url.rstrip('/')}{_PATH}")
+        self._headers = {
+            "Authorization": f"Bearer {settings.api_key or 'none'}",
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "User-Agent": "AgentX",
+        }
 
     async def _read(self, reader: AnswerReader, body: dict[str, Any]) -> AsyncGenerator[Sequence[StreamItem]]:
-        responses = cast("AsyncGenerator[AsyncAPIResponse[Any]]", self._model.raw(body))
-        async with aclosing(responses) as open_responses:
-            response = await anext(open_responses)
-            decoder, received = EventDecoder(), response.iter_bytes()
-            async for piece in received:
-                for event in decoder.feed(piece):
-                    if event.startswith(b"[DONE]"):
-                        await _drain(received)
-                        return
-                    yield _read_event(reader, event, response)
+        try:
+            async with self._client.post(
+                _PATH, body=self._model.render_body(body), headers=self._headers
+            ) as response:
+                await self._require_answer(response)
+                decoder = EventDecoder()
+                async for piece in response.chunks():
+                    for event in decoder.feed(piece):
+                        if event.startswith(b"[DONE]"):
+                            return
+                        yield _read_event(reader, event, self._request)
+        except httpx2.TransportError as error:
+            if reader.output_started:
+                raise
+            raise openai.APIConnectionError(request=self._request) from error  # as the SDK says it
 
+    async def _require_answer(self, response: StreamResponse) -> None:
+        """Raises what the ordinary client raises for an answer that is none."""
+        if not 200 <= response.status < 300:
+            raise self._model.status_error(
+                request=self._request,
+                status=response.status,
+                headers=response.headers,
+                body=await response.start_of_body(),
+            )
+        if response.headers.get("content-type", "").startswith("text/html"):
+            raise NotAnEndpoint
 
-async def _drain(received: AsyncIterator[bytes]) -> None:
-    """Read a finished answer to its end, since only then its connection serves the next one; not for long."""
-    with contextlib.suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in received:
-                pass
+    async def aclose(self) -> None:
+        await self._client.aclose()
+        await super().aclose()
 
 
 def chat_model_make(settings: ChatModelSettings, *, fast: bool = True) -> ChatModel:
@@ -244,6 +303,7 @@ def chat_model_make(settings: ChatModelSettings, *, fast: bool = True) -> ChatMo
 def http_client_make(*, timeout: httpx2.Timeout, max_connections: int) -> httpx2.AsyncClient:
     """An HTTP client that goes where it was sent and nowhere else. To be closed by whoever asked for it."""
     return httpx2.AsyncClient(
+        verify=tls_context(),
         timeout=timeout,
         limits=httpx2.Limits(max_connections=max_connections, max_keepalive_connections=_IDLE_CONNECTIONS),
         trust_env=False,
@@ -259,31 +319,73 @@ async def _refuse_web_page(response: httpx2.Response) -> None:
 
 
 async def with_stall_watch(
-    items: AsyncGenerator[StreamItem], *, seconds: float
-) -> AsyncGenerator[StreamItem]:
-    """Pass items on; raise ``ModelStalled`` after ``seconds`` without any, and close the request either way."""
+    batches: AsyncGenerator[Sequence[StreamItem]], *, seconds: float
+) -> AsyncGenerator[Sequence[StreamItem]]:
+    """Pass batches on; raise ``ModelStalled`` after ``seconds`` without any, and close the request either way."""
     output_started = False
-    async with aclosing(items) as source:
-        while True:
-            patience = asyncio.timeout(seconds)
-            try:
-                async with patience:
-                    item = await anext(source)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if not patience.expired():
-                    raise
-                raise ModelStalled(
-                    f"The model sent nothing for {seconds:g} seconds; what came before is kept",
-                    output_started=output_started,
-                    seconds=seconds,
-                ) from None
-            output_started = output_started or isinstance(item, ContentDelta | ReasoningDelta)
-            yield item
+    clock = _StallClock(seconds)
+    async with aclosing(batches) as source:
+        try:
+            while True:
+                clock.start()
+                try:
+                    items = await anext(source)
+                except StopAsyncIteration:
+                    return
+                except asyncio.CancelledError:
+                    if not clock.has_run_out():
+                        raise
+                    raise ModelStalled(
+                        f"The model sent nothing for {seconds:g} seconds; what came before is kept",
+                        output_started=output_started,
+                        seconds=seconds,
+                    ) from None
+                clock.pause()
+                output_started = output_started or any(
+                    isinstance(item, ContentDelta | ReasoningDelta) for item in items
+                )
+                yield items
+        finally:
+            clock.close()
 
 
-def _read_event(reader: AnswerReader, event: bytes, response: AsyncAPIResponse[Any]) -> Sequence[StreamItem]:
+class _StallClock:
+    """One timer for all the waits of a stream: an ``asyncio.timeout`` for each chunk costs more than reading it.
+
+    It cancels the waiting task, as ``asyncio.timeout`` does, and only ever while that task waits.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._since: float | None = None
+        self._ran_out = False
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def start(self) -> None:
+        self._since = self._loop.time()
+
+    def pause(self) -> None:
+        self._since = None
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def has_run_out(self) -> bool:
+        """Whether a cancellation that has just been raised is this clock's and nobody else's."""
+        return self._ran_out and self._task is not None and self._task.uncancel() == 0
+
+    def _look(self) -> None:
+        waited = 0.0 if self._since is None else self._loop.time() - self._since
+        if waited < self._seconds or self._task is None:
+            self._timer = self._loop.call_later(self._seconds - waited, self._look)
+            return
+        self._ran_out = True
+        self._task.cancel()
+
+
+def _read_event(reader: AnswerReader, event: bytes, request: httpx2.Request) -> Sequence[StreamItem]:
     """The items of one event. Raises what the SDK and ``ReasoningChatOpenAI`` raise for the same event."""
     try:
         chunk: object = orjson.loads(event)
@@ -294,7 +396,7 @@ def _read_event(reader: AnswerReader, event: bytes, response: AsyncAPIResponse[A
     if error:
         message: object = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else None
         text = message if isinstance(message, str) else "error in the stream"
-        raise openai.APIError(text, request=response.http_request, body=cast("object", error))
+        raise openai.APIError(text, request=request, body=cast("object", error))
     choices = fields.get("choices")
     if not isinstance(choices, list):
         raise MalformedStream("The model server sent an event that is not part of an answer")

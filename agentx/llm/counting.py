@@ -12,6 +12,7 @@ import structlog
 
 from agentx.llm.messages import AudioPart, ChatMessage, ImagePart, ToolSchema, UserMessage
 from agentx.llm.openai_format import render_messages, render_tools
+from agentx.llm.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +45,9 @@ class LlamaCppCounter:
     """
 
     def __init__(self, *, base_url: str, api_key: str) -> None:
-        self._http = httpx2.AsyncClient(timeout=COUNT_SECONDS, trust_env=False, follow_redirects=False)
+        self._http = httpx2.AsyncClient(
+            verify=tls_context(), timeout=COUNT_SECONDS, trust_env=False, follow_redirects=False
+        )
         self._root = base_url.rstrip("/").removesuffix("/v1")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._not_before = 0.0

@@ -12,6 +12,7 @@ import structlog
 
 from agentx.llm.facts import DEFAULT_WINDOW, ModelProfile, ProfileOverride, Source
 from agentx.llm.shipped import shipped_profile
+from agentx.llm.tls import tls_context
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +99,10 @@ async def reported_window(*, base_url: str, api_key: str) -> int | None:
     root = base_url.rstrip("/").removesuffix("/v1")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        async with asyncio.timeout(_ASK_SECONDS), httpx2.AsyncClient(trust_env=False) as client:
+        async with (
+            asyncio.timeout(_ASK_SECONDS),
+            httpx2.AsyncClient(verify=tls_context(), trust_env=False) as client,
+        ):
             answer = await client.get(f"{root}/props", headers=headers)
             window = answer.json()["default_generation_settings"]["n_ctx"]
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError, LookupError, TypeError):

@@ -22,6 +22,10 @@ class ThinkSplitter:
 
     def feed(self, text: str) -> Iterator[ContentDelta | ReasoningDelta]:
         """What is certain so far."""
+        if not (self._held or self._thinking or self._after_block) and "<" not in text:
+            if text:  # nearly every piece of nearly every answer
+                yield ContentDelta(text)
+            return
         self._held += text
         while self._held:
             tag = CLOSE if self._thinking else OPEN

@@ -19,6 +19,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.db.models.functions import Now
 
+from agentx.llm.tls import tls_context
 from agentx.redis_client import redis_client
 from conversations.models import ProcessPresence
 
@@ -163,7 +164,7 @@ def _model_ask(base_url: str) -> Component:
     url = f"{base_url.rstrip('/')}/models"
     try:
         with (
-            httpx2.Client(timeout=MODEL_TIMEOUT_SECONDS, trust_env=False) as client,
+            httpx2.Client(verify=tls_context(), timeout=MODEL_TIMEOUT_SECONDS, trust_env=False) as client,
             client.stream(
                 "GET", url, headers=headers
             ) as answer,  # the body is never read: it may be of any size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -154,34 +153,36 @@ async def _call_stream(
         predicted_cached_tokens=view.allocation.predicted_cached,
         calibration=view.allocation.calibration,
     )
-    items = model.stream(
+    batches = model.batches(
         messages=view.messages,
         max_output_tokens=view.allocation.response,
         tools=view.tools,
         cache_breakpoints=view.breakpoints,
     )
-    watched = _with_waiting_pings(
-        with_stall_watch(items, seconds=limits.stall), run_log=run_log, limits=limits
-    )
+    watched = with_stall_watch(batches, seconds=limits.stall)
+    pinger = asyncio.create_task(_ping_waiting(run_log, limits))
     before = len(draft.pieces)
     calls: tuple[ToolCall, ...] = ()
     try:
         async with aclosing(watched) as source:  # so that the connection ends with the call, whatever ends it
-            async for item in source:
-                if isinstance(item, ContentDelta | ReasoningDelta):
-                    if draft.first_token_ms is None:
-                        draft.first_token_ms = _milliseconds_since(started)
-                    _publish(item, draft=draft, run_log=run_log)
-                elif isinstance(item, ToolCalls):
-                    calls = item.calls
-                elif isinstance(item, Finish):
-                    draft.finish_reason = item.reason
-                call.note(item)
+            async for items in source:
+                pinger.cancel()
+                for item in items:
+                    if isinstance(item, ContentDelta | ReasoningDelta):
+                        if draft.first_token_ms is None:
+                            draft.first_token_ms = _milliseconds_since(started)
+                        _publish(item, draft=draft, run_log=run_log)
+                    elif isinstance(item, ToolCalls):
+                        calls = item.calls
+                    elif isinstance(item, Finish):
+                        draft.finish_reason = item.reason
+                    call.note(item)
     except ModelError as error:
         if not error.output_started and isinstance(error, REFUSALS):
             call.finish_reason = REFUSED
         raise
     finally:
+        pinger.cancel()
         draft.calls.append(call.as_usage(index=len(draft.calls)))
     return Answer("".join(draft.pieces[before:]), calls, call.finish_reason)
 
@@ -234,37 +235,24 @@ def _publish(item: ContentDelta | ReasoningDelta, *, draft: Draft, run_log: RunL
     """Draft and log change together, without an await between them, so that a checkpoint's text fits its seq."""
     draft.answering = True
     if isinstance(item, ContentDelta):
-        run_log.emit(Delta(text=item.text))
+        run_log.emit_text(Delta, item.text)
         draft.pieces.append(item.text)
         draft.characters += len(item.text)
         return
     if not draft.thinking:
         run_log.emit(Status(phase="thinking", label="Thinking"))
         draft.thought = draft.thinking = True
-    run_log.emit(Thinking(text=item.text))
+    run_log.emit_text(Thinking, item.text)
 
 
-async def _with_waiting_pings(
-    items: AsyncGenerator[StreamItem], *, run_log: RunLog, limits: RespondLimits
-) -> AsyncGenerator[StreamItem]:
-    """Pass items on; until the first one has come, say from time to time that we are waiting."""
+async def _ping_waiting(run_log: RunLog, limits: RespondLimits) -> None:
+    """Say from time to time that we are waiting, until cancelled by the first chunk."""
     began = time.monotonic()
-
-    async def ping() -> None:
-        await asyncio.sleep(limits.first_ping)
-        while not run_log.fenced:
-            seconds = round(time.monotonic() - began)
-            run_log.emit(Status(phase="waiting", label="Waiting for the model's first word", seconds=seconds))
-            await asyncio.sleep(limits.ping_interval)
-
-    pinger = asyncio.create_task(ping())
-    try:
-        async with aclosing(items) as source:
-            async for item in source:
-                pinger.cancel()
-                yield item
-    finally:
-        pinger.cancel()
+    await asyncio.sleep(limits.first_ping)
+    while not run_log.fenced:
+        seconds = round(time.monotonic() - began)
+        run_log.emit(Status(phase="waiting", label="Waiting for the model's first word", seconds=seconds))
+        await asyncio.sleep(limits.ping_interval)
 
 
 def _milliseconds_since(moment: float) -> int:

@@ -16,7 +16,7 @@ from tests.benchmarks.figures import Figure, idle_share, render
 from tests.services_plugin import services_start, services_stop
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOT_BENCHMARKS = {"__init__", "__main__", "figures"}
+NOT_BENCHMARKS = {"__init__", "__main__", "figures", "load", "relay"}
 
 
 def main() -> int:

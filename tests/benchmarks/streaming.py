@@ -1,28 +1,32 @@
-"""What the product adds between a model's byte and a client's byte, beside a client that asks the model directly.
+"""What the product adds between a model's byte and a client's byte, beside a bare relay and a client that asks the model itself.
 
-Everything runs on this machine: scripted model, web process, runner, PostgreSQL, Valkey and the measuring client. The
-model stamps each token with the monotonic clock; a client on the same machine reads how late it arrives. Medians of five
-runs, but for the percentiles, which are over all tokens of three.
+Everything runs on this machine, each in a process of its own: scripted model, relay, web process, runner, worker with beat,
+PostgreSQL, Valkey, and the measuring client. The model stamps each token with the monotonic clock; the client reads how
+late it arrives. Figures are medians of five runs; percentiles are over all tokens or streams of three.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
 import re
+import socket
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import websockets
 
 from tests.benchmarks.figures import Figure, bench_texts, percentile
-from tests.stack import Client, Stack, running_stack
+from tests.benchmarks.load import Opened, Stream, model_text, product_text, read_streams
+from tests.stack import ROOT, Client, Stack, running_stack, wait_for
 
-STREAMS, RATE, TOKENS = 25, 40, 120
-REPLAYED = 2000
 # The defaults of the product, where the stack of the tests has shorter times.
 SHIPPED = {
     "RUN_HEARTBEAT_SECONDS": "10",
@@ -31,67 +35,193 @@ SHIPPED = {
     "MODEL_STALL_SECONDS": "30",
     "DATABASE_POOL_SIZE": "8",
 }
-LONG_CONVERSATION = 5000
+# Streams at once, tokens a second of each, tokens of each, runs, the worst p99 in milliseconds.
+LOADS = ((40, 40, 400, 3, 150), (80, 40, 400, 2, 250), (128, 30, 300, 2, 250))
+CPU_LOAD = (64, 30, 600)
+IDLE_CLIENTS = 200
+REPLAYED = 2000
+LONG_CONVERSATION = 2000
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is running. ``relay`` and ``model``: addresses; ``pids``: of the model and the relay."""
+
+    stack: Stack
+    client: Client
+    model: str
+    relay: str
+    relay_pid: int
+    headers: dict[str, str]
 
 
 def run() -> list[Figure]:
-    """Measure; about two minutes."""
-    with tempfile.TemporaryDirectory() as folder, running_stack(Path(folder), **SHIPPED) as stack:
-        client = stack.client()
+    """Measure; about four minutes."""
+    with tempfile.TemporaryDirectory() as folder, _bench(Path(folder)) as bench:
+        asyncio.run(_through_product(bench, streams=8, tokens=20, rate=40))
+        asyncio.run(_through(bench.relay, streams=8, tokens=20, rate=40))
         return [
-            *_first_token(stack, client),
-            *_many_streams(stack, client),
-            *_replay(stack, client),
-            *_long_conversation(stack, client),
-            *_idle_memory(stack),
+            *_first_token(bench),
+            *(figure for load in LOADS for figure in _lateness(bench, *load)),
+            *_cpu_a_token(bench),
+            *_replay(bench),
+            *_long_conversation(bench),
+            *_idle_clients(bench),
+            *_memory(bench.stack),
         ]
 
 
-def _first_token(stack: Stack, client: Client) -> list[Figure]:
-    asyncio.run(_one_stream(stack, client))
-    through = [asyncio.run(_one_stream(stack, client))[0] for _ in range(5)]
-    direct = [asyncio.run(_direct(stack, tokens=3))[0] for _ in range(5)]
-    added = (statistics.median(through) - statistics.median(direct)) * 1000
-    return [
-        Figure(
-            "added time to first token, 1 stream", added, "ms", 30, baseline=statistics.median(direct) * 1000
+@contextlib.contextmanager
+def _bench(folder: Path) -> Iterator[Bench]:
+    from agentx.embedded.service import find_free_port
+
+    model_port, relay_port = find_free_port(), find_free_port()
+    model = f"http://127.0.0.1:{model_port}/v1"
+    commands = (
+        ("tests.scripted_model", "--port", str(model_port)),
+        ("tests.benchmarks.relay", str(relay_port), "127.0.0.1", str(model_port)),
+    )
+    children = [
+        subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL)
+        for command in commands
+    ]
+    try:
+        wait_for(lambda: _listens(model_port) and _listens(relay_port), what="model and relay")
+        processes = ("web", "runner", "worker")
+        with running_stack(folder, processes=processes, LLM_BASE_URL=model, **SHIPPED) as stack:
+            client = stack.client()
+            yield Bench(
+                stack=stack,
+                client=client,
+                model=f"{model}/chat/completions",
+                relay=f"http://127.0.0.1:{relay_port}/v1/chat/completions",
+                relay_pid=children[1].pid,
+                headers=client.headers,
+            )
+    finally:
+        for child in children:
+            child.terminate()
+            child.wait()
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+async def _through(url: str, *, streams: int, tokens: int, rate: int) -> list[Stream]:
+    """The model's answers by way of ``url``, which speaks its language."""
+    body = {
+        "model": f"scripted-stamp-n{tokens}-tps{rate}",
+        "messages": [{"role": "user", "content": "x"}],
+        "stream": True,
+    }
+    asked = Opened(url=url, body=body, headers={}, text=model_text, tokens=tokens)
+    return _sound(await read_streams([asked] * streams), tokens)
+
+
+async def _through_product(bench: Bench, *, streams: int, tokens: int, rate: int) -> list[Stream]:
+    """The same answers as turns of as many conversations, which are there already."""
+    conversations = await asyncio.to_thread(lambda: [bench.client.conversation() for _ in range(streams)])
+    asked = [
+        Opened(
+            url=f"{bench.stack.url}/api/conversations/{conversation}/turns?stream=true",
+            body={"content": f"[[scripted-stamp-n{tokens}-tps{rate}]]"},
+            headers=bench.headers,
+            text=product_text,
+            tokens=tokens,
         )
+        for conversation in conversations
+    ]
+    return _sound(await read_streams(asked), tokens)
+
+
+def _sound(streams: list[Stream], tokens: int) -> list[Stream]:
+    """The streams; a failed one or a token that is missing is a fault of the figure, and counted as such."""
+    for stream in streams:
+        if stream.error:
+            print(f"a stream failed: {stream.error}", file=sys.stderr)
+        elif len(stream.late) != tokens:
+            print(f"a stream had {len(stream.late)} of {tokens} tokens", file=sys.stderr)
+    return streams
+
+
+def _faults(streams: Sequence[Stream], tokens: int) -> int:
+    return sum(stream.faults + abs(tokens - len(stream.late)) + bool(stream.error) for stream in streams)
+
+
+def _firsts(streams: Sequence[Stream]) -> list[float]:
+    return [1000 * (stream.first if stream.first is not None else 60.0) for stream in streams]
+
+
+def _first_token(bench: Bench) -> list[Figure]:
+    one, many = {"streams": 1, "tokens": 3, "rate": 0}, {"streams": 40, "tokens": 40, "rate": 40}
+    mine = [_firsts(asyncio.run(_through_product(bench, **one)))[0] for _ in range(5)]
+    bare = [_firsts(asyncio.run(_through(bench.relay, **one)))[0] for _ in range(5)]
+    product = [first for _ in range(3) for first in _firsts(asyncio.run(_through_product(bench, **many)))]
+    relay = [first for _ in range(3) for first in _firsts(asyncio.run(_through(bench.relay, **many)))]
+    alone = statistics.median(mine) - statistics.median(bare)
+    crowd = percentile(product, 0.95) - percentile(relay, 0.95)
+    return [
+        Figure("added time to first token, 1 stream", alone, "ms", 30, baseline=statistics.median(bare)),
+        Figure("the same, 40 streams at once, p95", crowd, "ms", 150, baseline=percentile(relay, 0.95)),
     ]
 
 
-def _many_streams(stack: Stack, client: Client) -> list[Figure]:
-    before = _cpu_seconds(stack)
-    late: list[float] = []
-    for _ in range(3):
-        late += asyncio.run(_gather(STREAMS, lambda: _one_stream(stack, client, tokens=TOKENS, rate=RATE)))
-    spent = _cpu_seconds(stack) - before
-    relay: list[float] = []
-    for _ in range(3):
-        relay += asyncio.run(_gather(STREAMS, lambda: _direct(stack, tokens=TOKENS, rate=RATE)))
-    tokens = STREAMS * TOKENS * 3
-    name = f"{STREAMS} × {RATE} tokens/s"
+def _lateness(bench: Bench, streams: int, rate: int, tokens: int, runs: int, worst: float) -> list[Figure]:
+    asked = {"streams": streams, "tokens": tokens, "rate": rate}
+    mine = [stream for _ in range(runs) for stream in asyncio.run(_through_product(bench, **asked))]
+    bare = [stream for _ in range(runs) for stream in asyncio.run(_through(bench.relay, **asked))]
+    name = f"{streams} × {rate} tokens/s"
+
+    def late(read: Sequence[Stream], share: float) -> float:
+        return 1000 * percentile([one for stream in read for one in stream.late] or [60.0], share)
+
     return [
-        Figure(
-            f"model byte to client byte, {name}, p50",
-            percentile(late, 0.5) * 1000,
-            "ms",
-            baseline=percentile(relay, 0.5) * 1000,
-        ),
+        Figure(f"model byte to client byte, {name}, p50", late(mine, 0.5), "ms", baseline=late(bare, 0.5)),
         Figure(
             f"model byte to client byte, {name}, p99",
-            percentile(late, 0.99) * 1000,
+            late(mine, 0.99),
             "ms",
-            150,
-            baseline=percentile(relay, 0.99) * 1000,
+            worst,
+            baseline=late(bare, 0.99),
         ),
-        Figure(f"tokens lost, {name}", tokens - len(late), "tokens", 0, baseline=tokens - len(relay)),
-        Figure(f"CPU of web and runner a token, {name}", spent / tokens * 1e6, "µs"),
+        Figure(
+            f"events lost, repeated or out of order, {name}",
+            _faults(mine, tokens),
+            "events",
+            0,
+            baseline=_faults(bare, tokens),
+        ),
     ]
 
 
-def _replay(stack: Stack, client: Client) -> list[Figure]:
-    run_id = client.accepted(client.conversation(), f"[[scripted-n{REPLAYED}-tps400]]")
-    client.ended(run_id, seconds=120)
+def _cpu_a_token(bench: Bench) -> list[Figure]:
+    streams, rate, tokens = CPU_LOAD
+    asked = {"streams": streams, "tokens": tokens, "rate": rate}
+    pids = {name: child.pid for name, child in bench.stack.children.items()}
+    before = {name: _cpu_seconds(pid) for name, pid in pids.items()}
+    asyncio.run(_through_product(bench, **asked))
+    total = streams * tokens / 1e6
+    spent = {name: (_cpu_seconds(pid) - before[name]) / total for name, pid in pids.items()}
+    relay_before = _cpu_seconds(bench.relay_pid)
+    asyncio.run(_through(bench.relay, **asked))
+    bare = (_cpu_seconds(bench.relay_pid) - relay_before) / total
+    name = f"{streams} × {rate} tokens/s"
+    return [
+        Figure(
+            f"CPU of web, runner and worker a token, {name}", sum(spent.values()), "µs", 400, baseline=bare
+        ),
+        *(Figure(f"of it the {part}", value, "µs") for part, value in spent.items()),
+    ]
+
+
+def _replay(bench: Bench) -> list[Figure]:
+    """Tokens a tick apart become an event each, so that the log really has as many."""
+    client = bench.client
+    run_id = client.accepted(client.conversation(), f"[[scripted-n{REPLAYED}-tps30]]")
+    client.ended(run_id, seconds=180)
     took, count = [], 0
     for _ in range(5):
         began = time.perf_counter()
@@ -100,7 +230,8 @@ def _replay(stack: Stack, client: Client) -> list[Figure]:
     return [Figure(f"attach and replay of {count:,} events", statistics.median(took), "ms", 300)]
 
 
-def _long_conversation(stack: Stack, client: Client) -> list[Figure]:
+def _long_conversation(bench: Bench) -> list[Figure]:
+    client, stack = bench.client, bench.stack
     conversation = client.conversation()
     texts = bench_texts() or ["word " * 40]
     stack.sql_run(_FILL, conversation, texts, len(texts), LONG_CONVERSATION)
@@ -120,9 +251,31 @@ def _long_conversation(stack: Stack, client: Client) -> list[Figure]:
     ]
 
 
-def _idle_memory(stack: Stack) -> list[Figure]:
-    resident = sum(_resident_mb(stack, name) for name in ("web", "runner"))
-    return [Figure("memory of web and runner after the run", resident, "MB", 500)]
+def _idle_clients(bench: Bench) -> list[Figure]:
+    """Sockets that wait for something to happen in a web process that has done nothing else."""
+    bench.stack.restart("web")
+
+    async def attach() -> float:
+        conversation = await asyncio.to_thread(bench.client.conversation)
+        url = f"{bench.stack.url.replace('http', 'ws')}/ws/conversations/{conversation}/"
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(IDLE_CLIENTS):
+                socket = websockets.connect(
+                    url,
+                    additional_headers=bench.headers,
+                    origin=bench.stack.url,  # type: ignore[arg-type]
+                )
+                opened = await stack.enter_async_context(socket)
+                await opened.send('{"type": "ping"}')
+                await opened.recv()
+            return _resident_mb(bench.stack.children["web"].pid)
+
+    return [Figure(f"memory of web with {IDLE_CLIENTS} idle clients", asyncio.run(attach()), "MB", 150)]
+
+
+def _memory(stack: Stack) -> list[Figure]:
+    total = sum(_resident_mb(pid) for child in stack.children.values() for pid in _family(child.pid))
+    return [Figure("memory of web, runner, worker and beat after all of it", total, "MB", 500)]
 
 
 _FILL = """
@@ -138,71 +291,24 @@ FROM (SELECT conversation_id, max(seq) AS top FROM filled GROUP BY 1) f WHERE c.
 """
 
 
-async def _gather(count: int, make) -> list[float]:
-    """Lateness of every token of ``count`` streams at once."""
-    results = await asyncio.gather(*(make() for _ in range(count)))
-    return [late for _, lates in results for late in lates]
+def _family(pid: int) -> list[int]:
+    """A process and all below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(below for child in children for below in _family(int(child)))]
 
 
-async def _one_stream(
-    stack: Stack, client: Client, *, tokens: int = 3, rate: int = 0
-) -> tuple[float, list[float]]:
-    """A turn through the product: seconds to the first text, and how late each token was."""
-    async with httpx.AsyncClient(base_url=stack.url, headers=client.headers, timeout=60) as http:
-        made = await http.post("/api/conversations", json={})
-        path = f"/api/conversations/{made.json()['id']}/turns"
-        body = {"content": f"[[scripted-stamp-n{tokens}-tps{rate}]]"}
-        return await _read(http.stream("POST", path, params={"stream": "true"}, json=body), _product_text)
+def _cpu_seconds(pid: int) -> float:
+    """User and system time of a process and of all below it."""
+    return sum(map(_own_cpu_seconds, _family(pid)))
 
 
-async def _direct(stack: Stack, *, tokens: int, rate: int = 0) -> tuple[float, list[float]]:
-    """The same question to the model server itself."""
-    body = {
-        "model": f"scripted-stamp-n{tokens}-tps{rate}",
-        "messages": [{"role": "user", "content": "x"}],
-        "stream": True,
-    }
-    async with httpx.AsyncClient(base_url=stack.model.base_url, timeout=60) as http:
-        return await _read(http.stream("POST", "/chat/completions", json=body), _model_text)
+def _own_cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def _read(opening, text_of) -> tuple[float, list[float]]:
-    began, first = time.monotonic(), 0.0
-    late: list[float] = []
-    rest = ""
-    async with opening as answer:
-        async for line in answer.aiter_lines():
-            if not line.startswith("data:") or not (text := text_of(line.removeprefix("data:").strip())):
-                continue
-            now = time.monotonic()
-            first = first or now - began
-            rest += text
-            *stamps, rest = rest.split(" ")
-            late += [now - int(stamp) / 1e6 for stamp in stamps if stamp]
-    return first, late
-
-
-def _product_text(data: str) -> str:
-    event = json.loads(data)
-    return event["data"]["text"] if event["type"] == "delta" else ""
-
-
-def _model_text(data: str) -> str:
-    if data == "[DONE]":
-        return ""
-    choices = json.loads(data)["choices"]
-    return choices[0]["delta"].get("content") or "" if choices else ""
-
-
-def _cpu_seconds(stack: Stack) -> float:
-    ticks = 0
-    for child in stack.children.values():
-        fields = Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mb(stack: Stack, name: str) -> float:
-    status = Path(f"/proc/{stack.children[name].pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+def _resident_mb(pid: int) -> float:
+    """Memory of a process with pages that are shared counted in part (PSS), so that forked workers are not counted twice."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
     return int(found[1]) / 1024 if found else 0.0
