@@ -45,12 +45,13 @@ _TIME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A call with the result that answers it."""
+    """A call with the result that answers it. ``ok``: it was carried out; a name alone, called or not, opens nothing."""
 
     name: str
     arguments: str
     content: str
     artifact: Any = None
+    ok: bool = True
 
 
 def pair_uses(messages: Iterable[TranscriptMessage]) -> tuple[ToolUse, ...]:
@@ -69,7 +70,7 @@ def pair_uses(messages: Iterable[TranscriptMessage]) -> tuple[ToolUse, ...]:
             continue
         call = open_calls.pop(message.tool_call_id, None)
         if call is not None:
-            uses.append(ToolUse(*call, content=message.content, artifact=message.artifact))
+            uses.append(ToolUse(*call, content=message.content, artifact=message.artifact, ok=message.ok))
     return tuple(uses)
 
 
@@ -152,14 +153,14 @@ def read_grants(uses: Iterable[ToolUse]) -> set[str]:
     granted: set[str] = set()
     for use in uses:
         artifact: object = use.artifact
-        if use.name == DISCOVERY and isinstance(artifact, dict):
+        if use.ok and use.name == DISCOVERY and isinstance(artifact, dict):
             given = cast("dict[str, object]", artifact).get("granted")
             granted |= _strings(given) & _asked_for(use.arguments)
     return granted
 
 
 def _groups_used(uses: Iterable[ToolUse], by_name: Mapping[str, str]) -> set[str]:
-    return {by_name[use.name] for use in uses if use.name in by_name}
+    return {by_name[use.name] for use in uses if use.ok and use.name in by_name}
 
 
 def _asked_for(arguments: str) -> set[str]:

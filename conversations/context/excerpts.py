@@ -71,9 +71,7 @@ def choose_passages(
             if most < _LEAST_EXCERPT and len(message.content) > 4 * most:
                 refused += 1
                 continue
-            text = label(message) + cut_excerpt(
-                text=message.content, terms=terms, max_tokens=most, counter=counter
-            )
+            text = label(message) + _quote(message, terms=terms, max_tokens=most, counter=counter)
             tokens = counter.count_text(text + "\n")
             if tokens <= left:
                 pieces[seq] = _Piece(message, text, hit.score, tokens)
@@ -81,6 +79,13 @@ def choose_passages(
             else:
                 refused += 1
     return _merge(pieces, counter, max_tokens)
+
+
+def _quote(message: FoundMessage, *, terms: Collection[str], max_tokens: int, counter: TokenCounter) -> str:
+    """What is shown of a message. The words of a tool's result stay in messages of tools: they may be anybody's."""
+    if message.role == "tool":
+        return f"a result has these words; read_thread(center_turn={message.turn}) gives it"
+    return cut_excerpt(text=message.content, terms=terms, max_tokens=max_tokens, counter=counter)
 
 
 def label(message: FoundMessage) -> str:

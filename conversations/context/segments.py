@@ -2,7 +2,7 @@
 
 A leaf stands for some thousand tokens of transcript. When the list grows too long, the four oldest segments of one level
 merge into a parent, so that each message is summarized a logarithmic number of times. Here a segment's text is made by
-rule: the first and last sentence of each message, and its identifiers. Ranges tile the seqs: the next segment begins
+rule: the first and last sentence of what people and the model said, and the identifiers of every message. Ranges tile the seqs: the next segment begins
 where the one before it ends, also across seqs that were edited away.
 """
 
@@ -19,7 +19,7 @@ from conversations.context.exchanges import split_turns
 from conversations.context.identifiers import find_identifiers
 from conversations.context.types import TokenCounter, TranscriptMessage
 
-MECHANICAL_VERSION = "mechanical-1"
+MECHANICAL_VERSION = "mechanical-2"
 LEAF_TOKENS = 5_000
 MERGED_AT_ONCE = 4
 # The most of its source that a segment's text may have, and the most tokens of a leaf's text.
@@ -31,6 +31,8 @@ _LEAST_TEXT = 24
 _SENTENCE = re.compile(r"(?<=[.!?。！？…])\s+|(?<=[。！？])|\n+")
 _SENTENCE_CHARACTERS = 240
 _CUT_WORD = re.compile(r"\S*…\S*")
+# What of a link may be any text at all; of a tool's result that must not come along.
+_LINK_TAIL = re.compile(r"(?<=[\w/])[?#].*$", re.DOTALL)
 # Only so much of a message is searched for sentences and identifiers from either end.
 _LOOK_CHARACTERS = 20_000
 
@@ -167,7 +169,7 @@ def _leaf(
     found: dict[str, None] = {}
     for message in messages:
         for value in find_identifiers(_both_ends(message.content)):
-            found.setdefault(value)
+            found.setdefault(_LINK_TAIL.sub("", value) if message.role == "tool" else value)
     text, identifiers = _fit_text(
         [line for line in map(_line, messages) if line], tuple(found), most, counter
     )
@@ -281,8 +283,8 @@ def _fit_identifiers(identifiers: Sequence[str], most: int, counter: TokenCounte
 def _line(message: TranscriptMessage) -> str:
     """One message as a line: who said it, its first and its last sentence."""
     if message.role == "tool":
-        first = _sentences(message.content)[:1]
-        return f"tool result: {first[0]}" if first else ""
+        # Never its words: they are somebody else's, and the digest is not a tool's message. Its identifiers are kept.
+        return f"tool result: {len(message.content):,} characters"
     names = ", ".join(call.name for call in message.tool_calls)
     said = _sentences(message.content)
     if not said:

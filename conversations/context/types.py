@@ -35,7 +35,8 @@ class TranscriptMessage:
     """One stored message. ``tokens``: the estimate stored on its row, message overhead included.
 
     ``artifact``: a tool's whole result; ``model_context``: a tool's own focused form of it. Neither is ever changed.
-    ``excerpt``: characters each tool result of its turn was limited to when it was first sent; None for whole.
+    ``excerpt``: characters each tool result of its turn was limited to when it was first sent; None for whole. ``ok``: False
+    for the result of a call that was refused or failed.
     """
 
     id: int
@@ -51,6 +52,7 @@ class TranscriptMessage:
     model_context: Any = None
     excerpt: int | None = None
     chain_hash: str = ""
+    ok: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ def transcript_message(row: Message | MessageRow) -> TranscriptMessage:
         model_context=row.metadata.get("model_context"),
         excerpt=row.metadata.get("excerpt"),
         chain_hash=row.chain_hash,
+        ok=row.metadata.get("ok") is not False,
     )
     counter = default_counter()
     if row.tokenizer == counter.name:

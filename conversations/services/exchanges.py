@@ -123,6 +123,7 @@ def transcript_rows(
                 artifact=item.result.artifact,
                 model_context=item.result.model_context,
                 excerpt=excerpt,
+                ok=item.result.ok,
             )
         )
     return tuple(rows)

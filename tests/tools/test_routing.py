@@ -17,6 +17,7 @@ from agentx.llm.messages import ToolCall
 from conversations.context.types import TranscriptMessage
 from tools.builtin import BUILTIN
 from tools.builtin.discovery import make_discovery
+from tools.builtin.sample import SAMPLE_TOOLS
 from tools.contracts import Tool, ToolArguments, ToolContext, ToolResult
 from tools.policy import DISCOVERY
 from tools.registry import Registry, tool_schemas
@@ -275,3 +276,23 @@ def test_the_discovery_tool_is_registered_where_tools_are_chosen(settings):
         settings.TOOL_ROUTING_MODE = mode
 
         assert (DISCOVERY in [tool.name for tool in Registry(BUILTIN).tools]) is expected
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_tls_04_only_a_call_that_was_carried_out_opens_a_group(ok):
+    """TLS-04: neither a refused call of a tool nor a refused grant does."""
+    asked = '{"groups": ["sample"]}'
+    uses = (
+        ToolUse(SAMPLE_TOOLS[0].name, "{}", content="", ok=ok),
+        ToolUse("discover_tool_groups", asked, content="", artifact={"granted": ["sample"]}, ok=ok),
+    )
+
+    for use in uses:
+        chosen = choose_tools(
+            mode="dynamic",
+            tools=SAMPLE_TOOLS,
+            role="user",
+            question="hello there, how are you doing this fine day",
+            turn_uses=[use],
+        )
+        assert bool(chosen) is ok
