@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now, TruncDate
 
+from conversations.contracts import REFUSED
 from conversations.models import ModelCall
 from conversations.selectors import access
 from conversations.wire import UsageReportBody, UsageRowBody
@@ -34,7 +35,7 @@ def usage_report(*, user_id: int, days: int, conversation_id: UUID | None = None
 
 def summed(calls: QuerySet[ModelCall]) -> list[dict]:
     """The calls by day (UTC), model and purpose, newest day first: the fields of ``UsageRowBody``."""
-    taken = calls.exclude(finish_reason="refused").annotate(day=TruncDate("created_at"))
+    taken = calls.exclude(finish_reason=REFUSED).annotate(day=TruncDate("created_at"))
     groups = taken.values("day", "model", "purpose").annotate(
         calls=Count("pk"),
         unreported_calls=Count("pk", filter=Q(prompt_tokens=None) | Q(output_tokens=None)),

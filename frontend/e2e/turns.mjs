@@ -182,6 +182,46 @@ test("a second tab sees the run of the first, and its end", async () => {
   await closePage(second);
 });
 
+test("RUN-07: what is sent while an answer runs waits in sight, can be taken back, and is answered next", async () => {
+  const page = await openApp();
+  await scriptModel(saying("steered-turn", LONG, { tokensPerSecond: 12 }));
+  await scriptModel(saying("and briefly", "As briefly as that."));
+  await send(page, "steered-turn");
+  await lastAnswer(page).getByText("word3").waitFor();
+
+  await messageBox(page).fill("never mind");
+  await messageBox(page).press("Enter");
+  const waiting = page.getByRole("region", { name: "Waiting messages" });
+  await waiting.getByText("never mind").waitFor();
+  assert.equal(await messageBox(page).inputValue(), "");
+  await waiting.getByRole("button", { name: "Take back: never mind" }).click();
+  await waiting.waitFor({ state: "detached" });
+  assert.equal(await messageBox(page).inputValue(), "never mind");
+
+  await messageBox(page).fill("and briefly");
+  await page.getByRole("button", { name: "Send to the running answer" }).click();
+  await waiting.getByText("and briefly").waitFor();
+  await assertAccessible(page, "a running answer with a waiting message");
+  await page.reload();
+  await waiting.getByText("and briefly").waitFor();
+
+  await lastAnswer(page).getByText("As briefly as that.").waitFor({ timeout: 20_000 });
+  await waitForEnd(page);
+  assert.equal(await answers(page).count(), 2);
+  assert.equal(await waiting.count(), 0);
+  const stored = await storedMessages(page);
+  assert.deepEqual(
+    stored.map((message) => [message.role, message.turn]),
+    [
+      ["user", 1],
+      ["assistant", 1],
+      ["user", 2],
+      ["assistant", 2],
+    ],
+  );
+  await closePage(page);
+});
+
 test("C9: what is typed while an answer runs is kept, across a reload too", async () => {
   const page = await openApp();
   await scriptModel(saying("draft-turn", LONG, { tokensPerSecond: 30 }));
@@ -189,7 +229,6 @@ test("C9: what is typed while an answer runs is kept, across a reload too", asyn
   await lastAnswer(page).getByText("word3").waitFor();
 
   await messageBox(page).fill("not sent yet");
-  await messageBox(page).press("Enter");
   await page.reload();
   await lastAnswer(page).waitFor();
 

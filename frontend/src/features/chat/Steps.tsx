@@ -2,6 +2,7 @@
 import { ChevronRight, CircleAlert, CircleCheck, CircleDashed } from "lucide-react";
 import { Fragment, type ReactNode, useId, useState } from "react";
 
+import { Bubble } from "./Bubble";
 import { aboutOf, type Step } from "./steps";
 
 /** More finished steps than this are folded into one line. */
@@ -46,10 +47,10 @@ export function Steps({ steps }: { steps: Step[] }): ReactNode {
 function Aside({ text }: { text: string }): ReactNode {
   return (
     <li className="flex justify-end py-2">
-      <p className="max-w-[85%] rounded-2xl bg-raised px-3.5 py-2 text-base break-words whitespace-pre-wrap">
+      <Bubble>
         <span className="sr-only">You, meanwhile: </span>
         {text}
-      </p>
+      </Bubble>
     </li>
   );
 }

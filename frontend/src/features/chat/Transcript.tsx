@@ -6,6 +6,7 @@ import { memo, type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useS
 import { Button } from "@/ui/Button";
 
 import { Answer } from "./Answer";
+import { Bubble } from "./Bubble";
 import { assembleRows, type QuestionRow, type Row } from "./rows";
 import type { ChatSession } from "./session";
 import { useChat } from "./useChat";
@@ -166,9 +167,7 @@ const Question = memo(function Question({
 }: Pick<QuestionRow, "text" | "number" | "sending">): ReactNode {
   return (
     <article aria-label={`You, message ${number}`} className="flex justify-end pb-6" aria-busy={sending}>
-      <div className="max-w-[85%] rounded-2xl rounded-br-md bg-raised px-4 py-2.5 break-words whitespace-pre-wrap">
-        {text}
-      </div>
+      <Bubble>{text}</Bubble>
     </article>
   );
 });
