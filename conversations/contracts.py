@@ -36,10 +36,6 @@ class RunClaim:
         return f"{self.run_id}:{self.attempt}"
 
 
-# The finish reason of a call that its provider refused.
-REFUSED = "refused"
-
-
 @dataclass(frozen=True, slots=True)
 class CallUsage:
     """One model call as reported. Token figures are None where the provider did not say; times in milliseconds.

@@ -25,6 +25,10 @@ MessageContent = Annotated[VisibleText, Field(max_length=1_000_000)]
 ConversationTitle = Annotated[VisibleText, Field(max_length=200)]
 
 
+# The finish reason of a call that its provider refused.
+REFUSED = "refused"
+
+
 class KnownUsageBody(Wire):
     """What is known of a run some of whose ``calls`` were not ``reported``: a part, never a total."""
 

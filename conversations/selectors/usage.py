@@ -8,10 +8,9 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Now, TruncDate
 
-from conversations.contracts import REFUSED
 from conversations.models import ModelCall
 from conversations.selectors import access
-from conversations.wire import UsageReportBody, UsageRowBody
+from conversations.wire import REFUSED, UsageReportBody, UsageRowBody
 
 _TOKENS = ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
 

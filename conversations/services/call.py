@@ -28,9 +28,10 @@ from agentx.llm.messages import (
 from agentx.llm.retry import rate_limit_wait
 from agentx.llm.routes import ModelRoute
 from conversations.context.assemble import View
-from conversations.contracts import REFUSED, CallUsage, Exchange
+from conversations.contracts import CallUsage, Exchange
 from conversations.events import Delta, Status, Thinking
 from conversations.stream import RunLog
+from conversations.wire import REFUSED
 
 # A provider that fails before any output is asked once more after this many seconds.
 RETRY_AFTER_FAILURE = 1.0

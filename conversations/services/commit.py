@@ -15,7 +15,7 @@ from agentx.llm.messages import ToolSchema
 from agentx.queue import enqueue_on_commit
 from agentx.redis_client import redis_client
 from conversations.context.render import hash_tools
-from conversations.contracts import REFUSED, Outcome, RunClaim, Settled
+from conversations.contracts import Outcome, RunClaim, Settled
 from conversations.events import encode_event
 from conversations.models import Conversation, Message, Run, ToolSet
 from conversations.selectors.bodies import answer_of, message_body, run_body
@@ -28,7 +28,7 @@ from conversations.services.steering import steers_carry_over
 from conversations.services.terminal import terminal_count, terminal_events
 from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
 from conversations.stream import APPEND_SCRIPT, head_key, log_key
-from conversations.wire import TimingsBody, UsageBody
+from conversations.wire import REFUSED, TimingsBody, UsageBody
 
 log = structlog.get_logger(__name__)
 

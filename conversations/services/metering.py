@@ -10,9 +10,9 @@ from uuid import UUID
 
 from agentx.llm.messages import UsageReport
 from agentx.llm.prices import Prices, estimate_cost
-from conversations.contracts import REFUSED, CallUsage
+from conversations.contracts import CallUsage
 from conversations.models import ModelCall, ModelRecord
-from conversations.wire import KnownUsageBody, UsageBody
+from conversations.wire import REFUSED, KnownUsageBody, UsageBody
 
 Figure = TypeVar("Figure", int, Decimal)
 

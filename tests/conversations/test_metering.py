@@ -12,10 +12,11 @@ from agentx.llm.messages import UsageReport
 from agentx.llm.prices import Prices, estimate_cost
 from agentx.llm.usage import read_usage
 from agentx.threads import in_db_thread
-from conversations.contracts import REFUSED, CallUsage
+from conversations.contracts import CallUsage
 from conversations.models import Conversation, Message, ModelCall, ModelRecord, Run
 from conversations.services.conversations import conversation_create, conversation_delete
 from conversations.services.metering import model_calls_store, price_calls, sum_usage
+from conversations.wire import REFUSED
 from tests.scripted_model import scripts
 
 OPENAI = "https://api.openai.com/v1"
