@@ -125,13 +125,17 @@ def link_create(*, user_id: int, hours: int | None = None) -> str:
 
 def link_use(*, secret: str) -> User:
     """Spend a link. Of two that use it at once, one succeeds. Raises ``NotFound`` for unknown, used and expired ones."""
-    digest = digest_secret(secret)
     usable = SignInLink.objects.filter(
-        digest=digest, used_at=None, expires_at__gt=Now(), user__is_active=True
+        digest=digest_secret(secret), used_at=None, expires_at__gt=Now(), user__is_active=True
     )
-    if not usable.update(used_at=Now()):
-        raise NotFound("This link has expired or was used before")
-    return SignInLink.objects.select_related("user").get(digest=digest).user
+    with transaction.atomic():
+        # Locked, not updated in one go: with the user's table in it, an update would not look at the row again after
+        # waiting for another one, and both would succeed.
+        link = usable.select_for_update(of=("self",)).select_related("user").first()
+        if link is None:
+            raise NotFound("This link has expired or was used before")
+        SignInLink.objects.filter(pk=link.pk).update(used_at=Now())
+    return link.user
 
 
 # ---- tokens ---------------------------------------------------------------------------------------------------------
