@@ -54,5 +54,5 @@ def clean_title(text: str) -> str:
 def _shorten(line: str) -> str:
     if len(line) <= TITLE_CHARACTERS:
         return line
-    cut = line[:TITLE_CHARACTERS].rsplit(" ", 1)[0]
+    cut = line[:TITLE_CHARACTERS].rsplit(" ", 1)[0][: TITLE_CHARACTERS - 1]  # the ellipsis is one of them
     return f"{cut.rstrip('.,;:')}…"

@@ -30,7 +30,7 @@ REFUSED = "refused"
 
 
 class KnownUsageBody(Wire):
-    """What is known of a run some of whose ``calls`` were not ``reported``: a part, never a total."""
+    """What is known of a run some of whose ``calls`` were not ``reported`` or have no cost: a part, never a total."""
 
     calls: int
     reported: int
@@ -40,8 +40,8 @@ class KnownUsageBody(Wire):
 
 
 class UsageBody(Wire):
-    """Tokens of a whole run, as the provider reported them; ``None`` where any call did not report, and then ``known`` has
-    the part that is.
+    """Tokens of a whole run, as the provider reported them, and its cost. A total is ``None`` where any call lacks it, and
+    then ``known`` has the part that is known. ``usage_complete``: prompt and output tokens are totals.
 
     ``cost``: dollars; ``cost_source``: ``provider`` where all of it was billed so, else ``estimate`` (price times tokens).
     """

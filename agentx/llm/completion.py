@@ -6,6 +6,7 @@ It streams like a turn, so that a server that sends nothing for a while is told 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import structlog
 
 from agentx.errors import ModelError, ModelStalled
 from agentx.llm.client import ChatModel
-from agentx.llm.health import RouteHealth, is_unavailable
+from agentx.llm.health import RouteHealth, is_refused, is_unavailable
 from agentx.llm.messages import ChatMessage, ContentDelta, Finish, UsageReport
 from agentx.llm.routes import ModelRoute
 
@@ -24,12 +25,15 @@ _NO_USAGE = UsageReport(prompt_tokens=None, cached_tokens=None, output_tokens=No
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """``text``: without reasoning. ``finish_reason``: ``length`` where it was cut. ``route``: the model that gave it."""
+    """``text``: without reasoning. ``finish_reason``: ``length`` where it was cut, empty where the call failed on its way.
+    ``route``: the model that gave it. ``milliseconds``: from the request to its end.
+    """
 
     text: str
     finish_reason: str
     usage: UsageReport
     route: ModelRoute
+    milliseconds: int
 
 
 async def complete(
@@ -40,15 +44,16 @@ async def complete(
     messages: Sequence[ChatMessage],
     max_output_tokens: int,
     timeout: float,
+    record: Callable[[Completion], None],
 ) -> Completion:
     """Ask the first candidate that serves, each for at most ``timeout`` seconds.
 
-    Raises ``ModelError``: the first candidate's where none serves, or that of one which failed in its answer.
+    ``record``: is told of every call that a provider took, also of one that failed in its answer: it is paid for. Raises ``ModelError``: the first candidate's where none serves, or that of one which failed in its answer.
     """
     first_error: ModelError | None = None
     for route in health.order(routes, route_of=lambda route: route):
         try:
-            completion = await _ask(route, model_make(route), messages, max_output_tokens, timeout)
+            completion = await _ask(route, model_make(route), messages, max_output_tokens, timeout, record)
         except ModelError as error:
             if not is_unavailable(error):
                 raise
@@ -68,9 +73,15 @@ async def _ask(
     messages: Sequence[ChatMessage],
     max_output_tokens: int,
     timeout: float,
+    record: Callable[[Completion], None],
 ) -> Completion:
     pieces: list[str] = []
-    usage, reason = _NO_USAGE, "stop"
+    usage, reason, began = _NO_USAGE, "", time.monotonic()
+
+    def completion() -> Completion:
+        spent = round((time.monotonic() - began) * 1000)
+        return Completion("".join(pieces), finish_reason=reason, usage=usage, route=route, milliseconds=spent)
+
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
@@ -84,7 +95,13 @@ async def _ask(
     except TimeoutError:
         if not limit.expired():
             raise
+        record(completion())
         raise ModelStalled(f"The model did not finish within {timeout:g} seconds", seconds=timeout) from None
+    except ModelError as error:
+        if not is_refused(error):
+            record(completion())
+        raise
     finally:
         await model.aclose()
-    return Completion(text="".join(pieces), finish_reason=reason, usage=usage, route=route)
+    record(completion())
+    return completion()

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from agentx.errors import (
+    ContextOverflow,
     KeyRejected,
     ModelError,
     NotAnEndpoint,
     ProviderFailed,
     ProviderUnreachable,
     RateLimited,
+    RequestRefused,
 )
 from agentx.llm.routes import ModelRoute
 
@@ -34,6 +36,15 @@ UNAVAILABLE: tuple[type[ModelError], ...] = (
 def is_unavailable(error: ModelError) -> bool:
     """Whether another provider may be asked: this one does not serve, and it has said nothing yet."""
     return isinstance(error, UNAVAILABLE) and not error.output_started
+
+
+# Failures of a request that the provider did not begin to answer, and charges nothing for.
+_REFUSALS = (*UNAVAILABLE, RequestRefused, ContextOverflow)
+
+
+def is_refused(error: ModelError) -> bool:
+    """Whether the provider did not take the request, so that it costs nothing."""
+    return isinstance(error, _REFUSALS) and not error.output_started
 
 
 class RouteHealth:

@@ -35,7 +35,22 @@ def read_usage(payload: Mapping[str, Any]) -> UsageReport:
 
     What a call has cost is in ``cost`` (OpenRouter) or ``response_cost`` (LiteLLM's proxy), in dollars; 0 is a figure too.
     """
-    return replace(_read_tokens(payload), cost=_dollars(payload.get("cost", payload.get("response_cost"))))
+    return replace(_read_tokens(payload), cost=_read_cost(payload))
+
+
+def _read_cost(payload: Mapping[str, Any]) -> float | None:
+    """Where OpenRouter used a key of the operator's own (``is_byok``), ``cost`` is its fee alone, often 0.
+
+    The maker's bill is then in ``cost_details.upstream_inference_cost``; without it, the whole is not known.
+    https://openrouter.ai/docs/use-cases/usage-accounting
+    """
+    billed = _dollars(payload.get("cost"))
+    if billed is None:
+        return _dollars(payload.get("response_cost"))
+    if payload.get("is_byok") is not True:
+        return billed
+    upstream = _dollars(_mapping(payload.get("cost_details")).get("upstream_inference_cost"))
+    return None if upstream is None else billed + upstream
 
 
 def _read_tokens(payload: Mapping[str, Any]) -> UsageReport:

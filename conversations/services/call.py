@@ -7,15 +7,9 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from agentx.errors import (
-    ContextOverflow,
-    ModelError,
-    RateLimited,
-    RequestRefused,
-    RetryableModelError,
-)
+from agentx.errors import ModelError, RateLimited, RetryableModelError
 from agentx.llm.client import ChatModel, with_stall_watch
-from agentx.llm.health import UNAVAILABLE
+from agentx.llm.health import is_refused
 from agentx.llm.messages import (
     ContentDelta,
     Finish,
@@ -35,10 +29,6 @@ from conversations.wire import REFUSED
 
 # A provider that fails before any output is asked once more after this many seconds.
 RETRY_AFTER_FAILURE = 1.0
-
-
-# Failures of a request that the provider did not begin to answer, and charges nothing for.
-REFUSALS = (*UNAVAILABLE, RequestRefused, ContextOverflow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +169,7 @@ async def _call_stream(
                         draft.finish_reason = item.reason
                     call.note(item)
     except ModelError as error:
-        if not error.output_started and isinstance(error, REFUSALS):
+        if is_refused(error):
             call.finish_reason = REFUSED
         raise
     finally:

@@ -69,7 +69,8 @@ def _rounded(cost: Decimal) -> Decimal:
 def sum_usage(priced: Sequence[PricedCall]) -> UsageBody:
     """Figures over all calls that a provider took.
 
-    A total is None when any of them lacks it; then ``usage_complete`` is false and ``known`` has the part that is known.
+    A total is None when any of them lacks it, and then ``known`` has the part that is known. ``usage_complete`` speaks of
+    tokens alone: a call without a price may well have been counted.
     """
     taken = [item for item in priced if item.call.finish_reason != REFUSED]
     prompt = _total([item.call.prompt_tokens for item in taken])
@@ -87,7 +88,7 @@ def sum_usage(priced: Sequence[PricedCall]) -> UsageBody:
         usage_complete=complete,
         cost=None if cost is None else float(cost),
         cost_source=None if cost is None else "estimate" if estimated else "provider",
-        known=None if complete or not taken else _known(taken),
+        known=None if not taken or (complete and cost is not None) else _known(taken),
     )
 
 
@@ -114,11 +115,14 @@ def model_calls_store(
     *,
     priced: Sequence[PricedCall],
     user_id: int,
-    conversation_id: UUID,
+    conversation_id: UUID | None,
     run_id: UUID | None,
     purpose: str = ModelCall.Purpose.CHAT,
 ) -> None:
-    """Count every call once: a second insert of the same call of a run is ignored by its key."""
+    """Count every call once: a second insert of the same call of a run is ignored by its key.
+
+    ``conversation_id``: None for a call whose conversation is gone, which was paid for all the same.
+    """
     ModelCall.objects.bulk_create(
         [
             ModelCall(

@@ -6,7 +6,7 @@ What it says is only ever a title. Without a model that answers, the derived tit
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
@@ -44,7 +44,7 @@ def title_write(*, conversation_id: UUID) -> bool:
         SystemMessage(content=TITLE_INSTRUCTION),
         UserMessage(content=quote_message(question.content)),
     )
-    began = time.monotonic()
+    taken: list[Completion] = []
     try:
         completion = asyncio.run(
             complete(
@@ -54,17 +54,19 @@ def title_write(*, conversation_id: UUID) -> bool:
                 messages=messages,
                 max_output_tokens=OUTPUT_TOKENS,
                 timeout=TIMEOUT_SECONDS,
+                record=taken.append,
             )
         )
     except ModelError as error:
         log.warning("title_not_written", conversation_id=str(conversation_id), error=error.code)
         return False
-    _meter(conversation_id, completion, messages, milliseconds=round((time.monotonic() - began) * 1000))
+    finally:
+        _meter(conversation_id, owner_id=question.conversation.owner_id, taken=taken, messages=messages)
     return _title_store(conversation_id, clean_title(completion.text), question)
 
 
 def _question_take(conversation_id: UUID) -> Message | None:
-    """The first message, once its turn has ended, for the one caller that gets to ask about it."""
+    """The first message, once any turn has been answered, for the one caller that gets to ask about it."""
     if not settings.TITLES_BY_MODEL:
         return None
     waiting = Conversation.objects.filter(
@@ -72,10 +74,9 @@ def _question_take(conversation_id: UUID) -> Message | None:
     )
     if not waiting.exists() or _is_bundled(role_routes("fast_utility")[0]):
         return None
-    question = (
-        live_messages(conversation_id=conversation_id).filter(role=Message.Role.USER).order_by("seq").first()
-    )
-    answered = Run.objects.filter(user_message=question, status=Run.Status.COMPLETED).exists()
+    asked = live_messages(conversation_id=conversation_id).filter(role=Message.Role.USER)
+    question = asked.select_related("conversation").order_by("seq").first()
+    answered = Run.objects.filter(user_message__in=asked, status=Run.Status.COMPLETED).exists()
     if question is None or not answered or not waiting.update(title_asked=True):
         return None
     return question
@@ -120,32 +121,35 @@ def _model_make(route: ModelRoute):
 
 
 def _meter(
-    conversation_id: UUID, completion: Completion, messages: tuple[ChatMessage, ...], *, milliseconds: int
+    conversation_id: UUID, *, owner_id: int, taken: Sequence[Completion], messages: Sequence[ChatMessage]
 ) -> None:
-    """A title is paid for whether it can be used or not."""
-    owner = Conversation.objects.filter(pk=conversation_id).values_list("owner_id", flat=True).first()
-    if owner is None:
+    """A title is paid for whether it can be used or not, and whether there is still a conversation to use it for."""
+    if not taken:
         return
-    counter, usage = default_counter(), completion.usage
-    call = CallUsage(
-        call_index=0,
-        model=completion.route.model,
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        estimated_prompt_tokens=sum(counter.count_message(message) for message in messages),
-        first_token_ms=None,
-        total_ms=milliseconds,
-        finish_reason=completion.finish_reason,
-        provider=completion.route.host,
-        base_url=completion.route.base_url,
-        billed=usage.cost,
-    )
+    counter = default_counter()
+    estimated = sum(counter.count_message(message) for message in messages)
+    calls = [
+        CallUsage(
+            call_index=index,
+            model=completion.route.model,
+            prompt_tokens=completion.usage.prompt_tokens,
+            cached_tokens=completion.usage.cached_tokens,
+            output_tokens=completion.usage.output_tokens,
+            reasoning_tokens=completion.usage.reasoning_tokens,
+            estimated_prompt_tokens=estimated,
+            first_token_ms=None,
+            total_ms=completion.milliseconds,
+            finish_reason=completion.finish_reason,
+            provider=completion.route.host,
+            base_url=completion.route.base_url,
+            billed=completion.usage.cost,
+        )
+        for index, completion in enumerate(taken)
+    ]
     model_calls_store(
-        priced=price_calls((call,)),
-        user_id=owner,
-        conversation_id=conversation_id,
+        priced=price_calls(calls),
+        user_id=owner_id,
+        conversation_id=conversation_id if Conversation.objects.filter(pk=conversation_id).exists() else None,
         run_id=None,
         purpose=ModelCall.Purpose.TITLE,
     )

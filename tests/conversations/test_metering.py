@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db.models.functions import Now
 from django.test import Client
 
 from agentx.llm.messages import UsageReport
@@ -14,6 +17,7 @@ from agentx.llm.usage import read_usage
 from agentx.threads import in_db_thread
 from conversations.contracts import CallUsage
 from conversations.models import Conversation, Message, ModelCall, ModelRecord, Run
+from conversations.services.cancel import run_cancel
 from conversations.services.conversations import conversation_create, conversation_delete
 from conversations.services.metering import model_calls_store, price_calls, sum_usage
 from conversations.wire import REFUSED
@@ -80,6 +84,11 @@ def test_tokens_that_were_not_reported_are_not_priced():
         ({"cost": "0.1"}, None),
         ({"cost": float("nan")}, None),
         ({"cost": True}, None),
+        ({"cost": None, "response_cost": 0.5}, 0.5),
+        ({"cost": 0.25, "cost_details": {"upstream_inference_cost": 0.25}}, 0.25),
+        ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}}, 0.5),
+        ({"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.5}}, 0.75),
+        ({"cost": 0, "is_byok": True}, None),
         ({}, None),
     ],
 )
@@ -119,6 +128,31 @@ def test_a_part_is_never_shown_as_a_total():
 
 
 @pytest.mark.django_db
+def test_a_call_without_a_price_leaves_the_cost_of_the_others_known():
+    """The tokens are totals, the cost is none."""
+    unpriced = call(call_index=1, model="no-such-model")
+
+    total = sum_usage(price_calls((call(billed=0.5), unpriced)))
+
+    assert (total.usage_complete, total.prompt_tokens) == (True, 2_000)
+    assert (total.cost, total.cost_source) == (None, None)
+    assert total.known is not None
+    assert total.known.model_dump() == {
+        "calls": 2,
+        "reported": 2,
+        "prompt_tokens": 2_000,
+        "output_tokens": 200,
+        "cost": 0.5,
+    }
+
+
+@pytest.mark.django_db
+def test_a_whole_total_has_no_part_beside_it():
+    assert sum_usage(price_calls((call(billed=0.5),))).known is None
+    assert sum_usage(()).known is None
+
+
+@pytest.mark.django_db
 def test_a_refused_call_costs_nothing_and_hides_nothing():
     refused = call(finish_reason=REFUSED, prompt_tokens=None, cached_tokens=None, output_tokens=None)
 
@@ -153,6 +187,61 @@ async def test_an_answer_says_what_it_cost_and_who_says_so(runner, turns, script
     [done] = [event["data"] for event in events if event["type"] == "done"]
     for told in (run.usage, answer.metadata["usage"], done["usage"]):
         assert (told["cost"], told["cost_source"]) == (0.0042, "provider")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_turn_of_two_calls_adds_up_both(runner, turns, scripted):
+    """RUN-11: the call for a tool is paid for like the answer."""
+    asked = scripts.tool_calls(("current_date", "{}"))
+    first = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105, "cost": 0.25}
+    second = {"prompt_tokens": 200, "completion_tokens": 7, "total_tokens": 207, "cost": 0.5}
+    scripted.script(
+        scripts.replace(asked, usage=first), scripts.replace(scripts.answer("Tuesday"), usage=second)
+    )
+
+    await turns.say("What day is it?")
+
+    usage = (await in_db_thread(lambda: Run.objects.get())).usage
+    assert (usage["prompt_tokens"], usage["output_tokens"], usage["cost"]) == (300, 12, 0.75)
+    assert (usage["usage_complete"], usage["cost_source"], usage["known"]) == (True, "provider", None)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_call_that_was_cut_off_makes_the_turn_a_part(runner, turns, scripted):
+    """A failed call is stored like any other; what nobody reported is not made up from its chunks."""
+    asked = scripts.tool_calls(("current_date", "{}"))
+    first = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105, "cost": 0.25}
+    scripted.script(scripts.replace(asked, usage=first), scripts.disconnect("It is Tuesday and"))
+
+    await turns.say("What day is it?")
+
+    run = await in_db_thread(lambda: Run.objects.get())
+    rows = await in_db_thread(
+        lambda: list(ModelCall.objects.order_by("call_index").values_list("output_tokens", "cost"))
+    )
+    assert (run.status, rows) == ("failed", [(5, Decimal("0.25")), (None, None)])
+    assert (run.usage["output_tokens"], run.usage["cost"], run.usage["usage_complete"]) == (None, None, False)
+    assert run.usage["known"] == {
+        "calls": 2,
+        "reported": 1,
+        "prompt_tokens": 100,
+        "output_tokens": 5,
+        "cost": 0.25,
+    }
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_stopped_call_is_stored_without_made_up_tokens(runner, turns, scripted):
+    accepted = await turns.submit("[[scripted-n1000-tps20]]")
+    following = asyncio.create_task(turns.follow(accepted.run.id))
+    while not (await in_db_thread(lambda: Run.objects.get().partial_text)):
+        await asyncio.sleep(0.05)
+
+    await in_db_thread(run_cancel, user_id=turns.user_id, run_id=accepted.run.id)
+    await asyncio.wait_for(following, 5)
+
+    row = await in_db_thread(lambda: ModelCall.objects.get())
+    assert (row.run_id, row.purpose, row.output_tokens, row.cost) == (accepted.run.id, "chat", None, None)
 
 
 @pytest.fixture
@@ -212,6 +301,17 @@ def test_usage_can_be_narrowed_to_a_conversation_of_ones_own(client, spent, othe
     assert [row["model"] for row in _usage(client, conversation=str(spent[1]))["rows"]] == ["unpriced"]
     assert client.get("/api/usage", {"conversation": str(theirs)}).status_code == 404
     assert client.get("/api/usage", {"days": "91"}).status_code == 400
+
+
+@pytest.mark.django_db
+def test_only_the_days_asked_for_are_reported(client, spent):
+    """PRV-21: 14 days where nothing is said, 1 to 90."""
+    old = ModelCall.objects.filter(model="unpriced")
+    old.update(created_at=Now() - timedelta(days=15))
+
+    assert [row["model"] for row in _usage(client)["rows"]] == ["gpt-4o", "priced"]
+    assert [row["model"] for row in _usage(client, days="16")["rows"]] == ["gpt-4o", "priced", "unpriced"]
+    assert client.get("/api/usage", {"days": "0"}).status_code == 400
 
 
 @pytest.mark.django_db

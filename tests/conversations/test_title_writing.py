@@ -10,7 +10,11 @@ from django.db import connection
 
 from agentx.model_routes import route_health
 from conversations.models import Conversation, Message, ModelCall, ModelRecord, Run
-from conversations.services.conversations import conversation_create, conversation_rename
+from conversations.services.conversations import (
+    conversation_create,
+    conversation_delete,
+    conversation_rename,
+)
 from conversations.services.edits import messages_delete
 from conversations.services.submit import turn_submit
 from conversations.services.titles import _title_store, title_write
@@ -66,6 +70,49 @@ def test_the_call_is_metered_under_its_own_purpose(answered, scripted, user):
     )
     assert call.cost == (Decimal(call.prompt_tokens) + 2 * Decimal(call.output_tokens)) / 1_000_000
     assert call.cost_source == "estimate"
+
+
+def test_a_call_that_fails_in_its_answer_is_metered_without_made_up_tokens(answered, scripted):
+    scripted.script(scripts.disconnect("Rent in"))
+
+    assert title_write(conversation_id=answered.id) is False
+
+    call = ModelCall.objects.get()
+    assert (call.purpose, call.finish_reason, call.output_tokens, call.cost) == ("title", "", None, None)
+
+
+def test_a_call_that_was_refused_is_not_metered(answered, scripted):
+    scripted.script(scripts.key_echoed())
+
+    assert title_write(conversation_id=answered.id) is False
+
+    assert ModelCall.objects.count() == 0
+
+
+def test_a_title_is_paid_for_although_its_conversation_is_gone(answered, scripted, user):
+    scripted.script(scripts.answer("Rent in Bergen").paced(tokens_per_second=20, first_token_seconds=0.5))
+    with ThreadPoolExecutor(1) as threads:
+        written = threads.submit(_write_in_thread, answered.id)
+        scripted.wait_until(lambda model: len(model.requests) == 1)
+        conversation_delete(user_id=user.pk, conversation_id=answered.id)
+        assert written.result(20) is False
+
+    call = ModelCall.objects.get()
+    assert (call.user_id, call.conversation_id, call.purpose) == (user.pk, None, "title")
+    assert call.output_tokens is not None
+
+
+def test_a_first_turn_that_failed_does_not_keep_the_conversation_from_a_title(answered, scripted, user):
+    Run.objects.update(status="failed")
+    assert title_write(conversation_id=answered.id) is False
+    turn_submit(user_id=user.pk, conversation_id=answered.id, content="Please try again")
+    Run.objects.filter(status="queued").update(status="completed", final_seq=1)
+    scripted.script(scripts.answer("Rent in Bergen"))
+
+    assert title_write(conversation_id=answered.id) is True
+
+    assert _title() == ("Rent in Bergen", "model")
+    assert scripted.requests[0]["messages"][1]["content"] == f"<message>\n{QUESTION}\n</message>"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from conversations.titles import TITLE_CHARACTERS, clean_title, derive_title, qu
         ("  several   spaces  ", "several spaces"),
         ("\n\nsecond line first", "second line first"),
         ("# \nbody below an empty heading", "# body below an empty heading"),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 59 + "…"),
         ("word " * 40, "word word word word word word word word word word word word…"),
     ],
 )
@@ -29,7 +31,7 @@ def test_a_visible_text_always_gives_a_title_that_fits(text):
     title = derive_title(text)
 
     assert title.strip()
-    assert len(title) <= TITLE_CHARACTERS + 1
+    assert len(title) <= TITLE_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_what_a_model_says_becomes_a_title_or_nothing(said, title):
 def test_a_models_title_is_one_visible_line_that_fits(said):
     title = clean_title(said)
 
-    assert len(title) <= TITLE_CHARACTERS + 1
+    assert len(title) <= TITLE_CHARACTERS
     assert title.isprintable()
     assert title == title.strip()
 

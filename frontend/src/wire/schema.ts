@@ -1005,7 +1005,7 @@ export interface components {
         };
         /**
          * KnownUsageBody
-         * @description What is known of a run some of whose ``calls`` were not ``reported``: a part, never a total.
+         * @description What is known of a run some of whose ``calls`` were not ``reported`` or have no cost: a part, never a total.
          */
         KnownUsageBody: {
             /** Calls */
@@ -1841,8 +1841,8 @@ export interface components {
         TurnResultBody: components["schemas"]["TurnAcceptedBody"] | components["schemas"]["TurnEndedBody"];
         /**
          * UsageBody
-         * @description Tokens of a whole run, as the provider reported them; ``None`` where any call did not report, and then ``known`` has
-         *     the part that is.
+         * @description Tokens of a whole run, as the provider reported them, and its cost. A total is ``None`` where any call lacks it, and
+         *     then ``known`` has the part that is known. ``usage_complete``: prompt and output tokens are totals.
          *
          *     ``cost``: dollars; ``cost_source``: ``provider`` where all of it was billed so, else ``estimate`` (price times tokens).
          */
