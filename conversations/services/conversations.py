@@ -21,6 +21,7 @@ from conversations.selectors import access
 from conversations.selectors.bodies import conversation_body
 from conversations.selectors.history import conversation_read
 from conversations.services.cancel import run_cancel
+from conversations.services.notices import notice_on_commit
 from conversations.wire import ConversationBody
 from tools.services.outputs import outputs_purge
 
@@ -34,10 +35,11 @@ def conversation_create(*, user_id: int, title: str | None = None) -> Conversati
 
 
 def conversation_rename(*, user_id: int, conversation_id: UUID, title: str) -> ConversationBody:
-    """Give a conversation another title. Raises ``NotFound``."""
+    """Give a conversation another title, which every open page of it is told. Raises ``NotFound``."""
     row = access.conversation_get(user_id=user_id, conversation_id=conversation_id)
     row.title, row.title_source = title.strip(), Conversation.TitleSource.PERSON
     row.save(update_fields=["title", "title_source"])
+    notice_on_commit(kind="titled", conversation_id=conversation_id)
     return conversation_read(user_id=user_id, conversation_id=conversation_id)
 
 

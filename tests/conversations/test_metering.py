@@ -6,6 +6,7 @@ import asyncio
 import json
 from datetime import timedelta
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
@@ -15,11 +16,13 @@ from agentx.llm.messages import UsageReport
 from agentx.llm.prices import Prices, estimate_cost
 from agentx.llm.usage import read_usage
 from agentx.threads import in_db_thread
-from conversations.contracts import CallUsage
+from conversations.contracts import CallUsage, Outcome
 from conversations.models import Conversation, Message, ModelCall, ModelRecord, Run
 from conversations.services.cancel import run_cancel
+from conversations.services.commit import run_settle
 from conversations.services.conversations import conversation_create, conversation_delete
 from conversations.services.metering import model_calls_store, price_calls, sum_usage
+from conversations.services.submit import turn_submit
 from conversations.wire import REFUSED
 from tests.scripted_model import scripts
 
@@ -242,6 +245,42 @@ async def test_a_stopped_call_is_stored_without_made_up_tokens(runner, turns, sc
 
     row = await in_db_thread(lambda: ModelCall.objects.get())
     assert (row.run_id, row.purpose, row.output_tokens, row.cost) == (accepted.run.id, "chat", None, None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_turn_calibrates_by_its_first_call_and_the_ratio_in_that_calls_estimate(user):
+    """2,000 estimated with a ratio of 2 are 1,000 without; 1,500 reported make 1.5. Later calls have other ratios."""
+    conversation_id = conversation_create(user_id=user.pk).id
+    accepted = turn_submit(user_id=user.pk, conversation_id=conversation_id, content="Hello")
+    refused = call(finish_reason=REFUSED, prompt_tokens=None, output_tokens=None, calibration=4.0)
+    first = call(call_index=1, prompt_tokens=1_500, estimated_prompt_tokens=2_000, calibration=2.0)
+    last = call(call_index=2, prompt_tokens=3_000, estimated_prompt_tokens=3_000, calibration=1.0)
+    outcome = Outcome(
+        status="completed",
+        message_status="complete",
+        text="Hi",
+        finish_reason="stop",
+        truncated=False,
+        had_thinking=False,
+        calls=(refused, first, last),
+        error=None,
+        first_token_ms=5,
+        total_ms=10,
+    )
+
+    token = uuid4()
+    Run.objects.update(status="running", lease_token=token)
+    run_settle(
+        run_id=accepted.run.id,
+        conversation_id=conversation_id,
+        token=token,
+        last_seq=1,
+        outcome=outcome,
+    )
+
+    record = ModelRecord.objects.get()
+    assert (record.model_id, record.calibration, record.calibration_calls) == ("gpt-4o", 1.5, 1)
+    assert Conversation.objects.get().calibration == 1.5
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from agentx.model_routes import route_health
+from agentx.redis_client import redis_client
 from conversations.models import Conversation, Message, ModelCall, ModelRecord, Run
 from conversations.services.conversations import (
     conversation_create,
@@ -18,6 +19,7 @@ from conversations.services.conversations import (
 from conversations.services.edits import messages_delete
 from conversations.services.submit import turn_submit
 from conversations.services.titles import _title_store, title_write
+from conversations.stream import NOTICES
 from tests.scripted_model import scripts
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,6 +115,27 @@ def test_a_first_turn_that_failed_does_not_keep_the_conversation_from_a_title(an
 
     assert _title() == ("Rent in Bergen", "model")
     assert scripted.requests[0]["messages"][1]["content"] == f"<message>\n{QUESTION}\n</message>"
+
+
+def test_open_pages_are_told_of_a_models_title_and_of_nothing_else(answered, scripted):
+    scripted.script(scripts.answer("I'm sorry, I can't."), scripts.answer("Rent in Bergen"))
+
+    title_write(conversation_id=answered.id)
+    assert _told(answered.id) == []
+
+    Conversation.objects.update(title_asked=False)
+    title_write(conversation_id=answered.id)
+    assert _told(answered.id) == ["titled"]
+
+
+def _told(conversation_id) -> list[str]:
+    """Notices of a title, of one conversation."""
+    notices = [fields for _, fields in redis_client().xrange(NOTICES)]
+    return [
+        fields[b"kind"].decode()
+        for fields in notices
+        if fields[b"conversation"].decode() == str(conversation_id) and fields[b"kind"] == b"titled"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,21 @@ def test_another_tab_sees_the_run_that_this_one_started(stack: Stack, client: Cl
     assert answer_text(frames) == scripts.word_text(5)
 
 
+def test_every_open_page_is_told_of_a_new_title(stack: Stack, client: Client):
+    conversation = client.conversation()
+
+    async def watch() -> dict:
+        async with _socket(stack, conversation, client) as socket:
+            await socket.send(json.dumps({"type": "ping"}))
+            await socket.recv()
+            await asyncio.to_thread(
+                client.http.patch, f"/api/conversations/{conversation}", json={"title": "Rent in Bergen"}
+            )
+            return json.loads(await asyncio.wait_for(socket.recv(), 20))
+
+    assert asyncio.run(watch()) == {"type": "titled", "title": "Rent in Bergen"}
+
+
 def test_reload_attach_replays_and_goes_on(stack: Stack, client: Client):
     """RUN-04."""
     conversation = client.conversation()

@@ -2,7 +2,7 @@ import { act, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import { Answer } from "./Answer";
-import { answerFacts, formatDuration } from "./facts";
+import { answerFacts, formatDollars, formatDuration } from "./facts";
 import { freshRun } from "./live";
 import type { AnswerRow } from "./rows";
 import { ChatSession } from "./session";
@@ -106,6 +106,28 @@ test("the footer names only what the server stored", () => {
   expect(screen.getByText("m-1 · 1,234 tokens · 12 s")).toBeInTheDocument();
   expect(answerFacts({})).toEqual([]);
   expect(answerFacts({ model: "m", usage: null, timings: { total_ms: null } })).toEqual(["m"]);
+});
+
+test("RUN-11: the cost is the provider's, or marked as an estimate, or not there", () => {
+  expect(answerFacts({ usage: { cost: 0.0042, cost_source: "provider" } })).toEqual(["$0.0042"]);
+  expect(answerFacts({ usage: { cost: 0.0042, cost_source: "estimate" } })).toEqual(["≈ $0.0042"]);
+  expect(answerFacts({ usage: { cost: 0, cost_source: "provider" } })).toEqual(["$0.00"]);
+  expect(answerFacts({ usage: { cost: null, cost_source: null, known: { cost: 0.5 } } })).toEqual([]);
+});
+
+test("a small cost is not shown as nothing", () => {
+  expect([12.345, 1, 0.5, 0.0123, 0.000_045, 0.000_001].map(formatDollars)).toEqual([
+    "$12.35",
+    "$1.00",
+    "$0.50",
+    "$0.012",
+    "$0.000045",
+    "< $0.00001",
+  ]);
+});
+
+test("an answer by a substitute names both models", () => {
+  expect(answerFacts({ model: "m-2", requested_model: "m-1" })).toEqual(["m-2 instead of m-1"]);
 });
 
 test("durations are short", () => {

@@ -17,6 +17,7 @@ const STEER = "44444444-4444-4444-8444-444444444444";
 let session: ChatSession;
 let socket: FakeSocket;
 let stored: MessageBody[];
+let activities: number;
 
 function message(seq: number, fields: Partial<MessageBody>): MessageBody {
   return {
@@ -103,7 +104,8 @@ beforeEach(async () => {
     return new Response(JSON.stringify(body), { headers: { "Content-Type": "application/json" } });
   };
   vi.stubGlobal("fetch", (request: Request) => Promise.resolve(answer(request)));
-  session = new ChatSession(ID, { onCreated: () => {}, onActivity: () => {}, onLoaded: () => {} });
+  activities = 0;
+  session = new ChatSession(ID, { onCreated: () => {}, onActivity: () => activities++, onLoaded: () => {} });
   await settle();
   socket = FakeSocket.last;
   socket.accept();
@@ -254,4 +256,13 @@ test("live and stored, the steps are the same", () => {
 
   const last = rows.at(-1);
   expect(last?.kind === "answer" && last.steps).toEqual(live.steps);
+});
+
+test("RUN-32: a new title has the list of conversations read again", async () => {
+  const before = activities;
+
+  socket.say({ type: "titled", title: "Rent in Bergen" });
+  await settle();
+
+  expect(activities).toBe(before + 1);
 });
