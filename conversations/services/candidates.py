@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentx.errors import ModelError
+from agentx.errors import ContextOverflow, ModelError
 from agentx.llm.client import ChatModel
 from agentx.llm.counting import RequestCounter
 from agentx.llm.health import RouteHealth, is_unavailable
 from agentx.llm.routes import ModelRoute
+from conversations.context.types import DoesNotFitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Candidates:
         self._left = list(health.order(candidates, route_of=lambda candidate: candidate.route))
         self.current = self._left.pop(0)
         self.tried = 0
-        self._first_error: ModelError | None = None
+        self._told: ModelError | None = None
 
     @property
     def substituted(self) -> bool:
@@ -49,22 +50,34 @@ class Candidates:
         """The current one has answered."""
         self._health.note_success(self.current.route)
 
-    def move_on(self, error: ModelError) -> bool:
+    def move_on(self, error: ModelError | DoesNotFitError) -> bool:
         """Go to the next one after ``error``; False where no other may or can be asked."""
-        if not is_unavailable(error):
+        if not self._may_move(error):
             return False
-        self._health.note_failure(self.current.route)
+        if isinstance(error, ModelError):
+            if is_unavailable(error):
+                self._health.note_failure(self.current.route)
+            if self._told is None or not self.substituted:
+                self._told = error
         self.tried += 1
-        self._first_error = self._first_error or error
         if not self._left:
             return False
         self.current = self._left.pop(0)
         return True
 
-    def final_error(self, error: ModelError) -> ModelError:
-        """What is said when all have failed: the first one's error, with how many were tried."""
-        first = self._first_error
-        if first is None or self.tried < 2:
+    def final_error(self, error: ModelError | DoesNotFitError) -> ModelError | DoesNotFitError:
+        """What is said when all have failed: why the one that was asked for has, with how many were tried.
+
+        A failure that no other model could have mended is told as it is.
+        """
+        told = self._told
+        if told is None or self.tried < 2 or not self._may_move(error):
             return error
-        first.args = (f"{first} ({self.tried} models were tried)",)
-        return first
+        told.args = (f"{told} ({self.tried} models were tried)",)
+        return told
+
+    def _may_move(self, error: ModelError | DoesNotFitError) -> bool:
+        """Whether another may be asked: this one does not serve, or stands in and is too small for the request."""
+        if isinstance(error, DoesNotFitError | ContextOverflow):
+            return self.substituted
+        return is_unavailable(error)

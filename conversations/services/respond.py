@@ -16,6 +16,7 @@ from django.conf import settings
 from agentx import metrics
 from agentx.errors import ContextOverflow, EmptyAnswer, ModelError
 from agentx.llm.messages import ToolCall
+from agentx.llm.routes import ModelRoute
 from agentx.llm.tokens import default_counter
 from agentx.model_routes import route_health
 from conversations.context.budget import derive_budget
@@ -106,7 +107,7 @@ async def turn_respond(*, turn: Turn, tools: TurnTools, limits: RespondLimits) -
 @dataclass(slots=True)
 class _Rounds:
     """The rounds of one turn. ``added``: what followed the question, as the next request has it. ``steers``: messages that are
-    being taken in and not stored yet.
+    being taken in and not stored yet. ``announced``: the newest status says that another model answers.
     """
 
     turn: Turn
@@ -117,6 +118,7 @@ class _Rounds:
     called: set[str] = field(default_factory=set)
     steers: tuple[TakenSteer, ...] = ()
     answering: Candidate | None = None
+    announced: bool = False
     rounds: int = 0
     state_rounds: int = 0
     nudged: bool = False
@@ -126,7 +128,7 @@ class _Rounds:
 
     async def run(self) -> None:
         if self.candidates.substituted:
-            self._announce()
+            self._announce(self.candidates.asked.route)
         while True:
             answer = await self._ask()
             if answer.calls and self.asked_to_end and not self.text_only:
@@ -144,19 +146,27 @@ class _Rounds:
         while True:
             try:
                 answer = await self._ask_candidate()
-            except ModelError as error:
-                if self.turn.draft.answering or not self.candidates.move_on(error):
+            except (ModelError, DoesNotFitError) as error:
+                if self.turn.draft.answering:
+                    raise
+                failed = self.candidates.current.route
+                if not self.candidates.move_on(error):
                     raise self.candidates.final_error(error) from None
-                self._announce()
+                self._announce(failed)
             else:
                 self.candidates.note_success()
                 return answer
 
-    def _announce(self) -> None:
-        asked, current = self.candidates.asked.route, self.candidates.current.route
-        log.warning("model_substituted", asked=asked.model, model=current.model, host=current.host)
-        label = f"{asked.model} cannot be reached; {current.model} answers instead"
+    def _announce(self, failed: ModelRoute) -> None:
+        """Say which model does not answer and which one does instead."""
+        current = self.candidates.current.route
+        if self.candidates.substituted:
+            failed = self.candidates.asked.route
+        log.warning("model_substituted", asked=failed.model, model=current.model, host=current.host)
+        name = current.model if current.model != failed.model else f"{current.model} at {current.host}"
+        label = f"{failed.model} cannot be reached; {name} answers instead"
         self.turn.run_log.emit(Status(phase="model_fallback", label=label))
+        self.announced = True
 
     async def _ask_candidate(self) -> Answer:
         """One call, with the request made smaller when the provider says that it is too long."""
@@ -205,9 +215,8 @@ class _Rounds:
     async def _prepare(self, cap: int | None) -> Prepared:
         turn, tools, candidate = self.turn, self.tools, self.candidates.current
         substitute = None
-        if (
-            candidate.route.model != turn.claim.model
-        ):  # it stands in, or the settings have changed since the run was queued
+        # The same name at another endpoint has limits of its own; and settings may have changed since the run was queued.
+        if self.candidates.substituted or candidate.route.model != turn.claim.model:
             substitute = Substitute(candidate.route.model, candidate.reported_window)
         same = turn.prepared is not None and self.answering is candidate
         self.answering = candidate
@@ -226,7 +235,9 @@ class _Rounds:
 
     async def _call(self, prepared: Prepared) -> Answer:
         turn = self.turn
-        turn.run_log.emit(Status(phase="composing", label="Composing the answer"))
+        if not self.announced:  # people see the newest status: who answers is news for longer than a moment
+            turn.run_log.emit(Status(phase="composing", label="Composing the answer"))
+        self.announced = False
         return await model_call(
             model=self.candidates.current.model,
             route=self.candidates.current.route,
