@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,10 @@ async def _running() -> AsyncIterator[None]:
         await asyncio.wait_for(task, 20)
 
 
+async def _db(read: Callable[[], Any]) -> Any:
+    return await in_db_thread(read)
+
+
 def _phases(events: list[dict]) -> list[str]:
     return [event["data"]["phase"] for event in events if event["type"] == "status"]
 
@@ -84,7 +89,7 @@ async def test_the_same_model_at_another_endpoint_gets_what_that_endpoint_takes(
         scripted.script(scripts.key_echoed())
         events = await turns.say("and now?")
 
-    run = await in_db_thread(Run.objects.order_by("created_at").last)
+    run = await _db(Run.objects.order_by("created_at").last)
     [label] = _announced(events)
     host = small.base_url.removeprefix("http://").removesuffix("/v1")
     assert (run.status, run.allocation["window"]) == ("completed", 4_000)
@@ -98,7 +103,7 @@ async def test_a_stand_in_too_small_for_the_question_is_passed_over(small, last,
         scripted.script(scripts.key_echoed())
         events = await turns.say("word " * 6_000)
 
-    run, answer = await in_db_thread(lambda: (Run.objects.get(), Message.objects.last()))
+    run, answer = await _db(lambda: (Run.objects.get(), Message.objects.last()))
     assert (run.status, answer.metadata["model"], small.requests) == ("completed", LAST, [])
     assert _phases(events).count("model_fallback") == 2
 
@@ -111,7 +116,7 @@ async def test_where_only_too_small_ones_are_left_the_first_failure_is_told(smal
         scripted.script(scripts.key_echoed())
         await turns.say("word " * 6_000)
 
-    error = (await in_db_thread(Run.objects.get)).error
+    error = (await _db(Run.objects.get)).error
     assert (error["code"], error["message"].endswith("(2 models were tried)")) == ("key_rejected", True)
 
 
@@ -124,7 +129,7 @@ async def test_a_failure_in_an_answer_is_told_as_itself(small, last, turns, scri
         last.script(scripts.disconnect("half of it"))
         await turns.say("Hello")
 
-    run, answer = await in_db_thread(lambda: (Run.objects.get(), Message.objects.last()))
+    run, answer = await _db(lambda: (Run.objects.get(), Message.objects.last()))
     assert (run.error["code"], answer.content) == ("stream_broken", "half of it")
 
 
@@ -147,7 +152,7 @@ async def test_the_asked_model_is_asked_again_when_its_stand_in_fails(small, tur
         small.script(scripts.key_echoed())
         events = await turns.say("Again")
 
-    answer = await in_db_thread(Message.objects.last)
+    answer = await _db(Message.objects.last)
     assert _announced(events) == [
         f"scripted cannot be reached; {SPARE} answers instead",
         f"{SPARE} cannot be reached; scripted answers instead",
@@ -166,5 +171,5 @@ async def test_when_all_fail_the_asked_model_s_failure_is_told_whatever_the_orde
         scripted.script(scripts.key_echoed())
         await turns.say("Again")
 
-    error = (await in_db_thread(Run.objects.order_by("created_at").last)).error
+    error = (await _db(Run.objects.order_by("created_at").last)).error
     assert (error["code"], error["message"].endswith("(2 models were tried)")) == ("key_rejected", True)
