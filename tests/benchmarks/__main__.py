@@ -12,11 +12,11 @@ import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks.figures import Figure, idle_share, render
+from tests.benchmarks.figures import Figure, IdleClock, idle_share, render
 from tests.services_plugin import services_start, services_stop
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOT_BENCHMARKS = {"__init__", "__main__", "figures", "load", "relay"}
+NOT_BENCHMARKS = {"__init__", "__main__", "figures", "load", "relay", "test_load"}
 
 
 def main() -> int:
@@ -31,8 +31,12 @@ def main() -> int:
         for name in names:
             idle = idle_share()
             print(f"\n{name} (CPU idle before: {idle:.0%})", flush=True)
-            began = time.monotonic()
+            began, clock = time.monotonic(), IdleClock()
             figures: list[Figure] = importlib.import_module(f"tests.benchmarks.{name}").run()
+            figures += [
+                Figure("CPU idle before", 100 * idle, "%"),
+                Figure("CPU idle meanwhile", 100 * clock.share(), "%"),
+            ]
             print(render(figures), flush=True)
             print(f"{time.monotonic() - began:.0f} s", flush=True)
             path = folder / f"{name}.json"

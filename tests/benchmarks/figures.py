@@ -75,14 +75,25 @@ def bench_texts() -> list[str]:
     return texts
 
 
-def idle_share(seconds: float = 1.0) -> float:
-    """The share of CPU time that was idle over the next ``seconds``: figures from a busy machine mean little."""
+class IdleClock:
+    """The share of CPU time that was idle since it was made: figures from a busy machine mean little."""
 
-    def read() -> tuple[int, int]:
+    def __init__(self) -> None:
+        self._idle, self._total = self._read()
+
+    def share(self) -> float:
+        """0 to 1, of all cores together."""
+        idle, total = self._read()
+        return (idle - self._idle) / max(1, total - self._total)
+
+    @staticmethod
+    def _read() -> tuple[int, int]:
         numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
         return numbers[3] + numbers[4], sum(numbers)
 
-    idle, total = read()
+
+def idle_share(seconds: float = 1.0) -> float:
+    """The share of CPU time that is idle over the next ``seconds``."""
+    clock = IdleClock()
     time.sleep(seconds)
-    idle_after, total_after = read()
-    return (idle_after - idle) / max(1, total_after - total)
+    return clock.share()

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import aiohttp
 import orjson
@@ -15,20 +16,26 @@ Text = Callable[[bytes], str]
 
 @dataclass
 class Stream:
-    """One stream as it was read. Times in seconds. ``late``: of each token, from the model's byte to here."""
+    """One stream as it was read. Times in seconds. ``late``: of each token, from the model's byte to here.
+
+    ``seqs``: the numbers of its events; ``order``: those that the model gave its tokens; ``stored``: the answer that the product
+    says it has stored, None where nothing says so.
+    """
 
     began: float
     first: float | None = None
     late: list[float] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    stored: str | None = None
     error: str = ""
 
     @property
     def faults(self) -> int:
-        """Events that were lost, repeated or out of order: by their numbers, and by the model's own stamps."""
-        gaps = sum(after != before + 1 for before, after in zip(self.seqs, self.seqs[1:], strict=False))
-        return gaps + sum(after < before for before, after in zip(self.order, self.order[1:], strict=False))
+        """Places where something was lost, repeated or out of order: by the events' numbers, by the model's, by what is stored."""
+        other_text = self.stored is not None and self.stored != "".join(self.pieces)
+        return count_breaks(self.seqs, first=1) + count_breaks(self.order, first=0) + other_text
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,28 @@ async def _read(session: aiohttp.ClientSession, request: Opened) -> Stream:
                         stream.seqs.append(int(line[4:]))
                     elif line.startswith(b"data: ") and (text := request.text(line[6:])):
                         stream.first = stream.first or now - stream.began
+                        stream.pieces.append(text)
                         *stamps, held = (held + text).split(" ")
-                        for stamp in filter(None, stamps):
-                            stream.order.append(int(stamp))
-                            stream.late.append(now - int(stamp) / 1e6)
+                        for stamp in stamps:
+                            number, _, written = stamp.partition(":")
+                            stream.order.append(int(number))
+                            stream.late.append(now - int(written) / 1e6)
+                    elif line.startswith(b"data: ") and b'"type":"message"' in line:
+                        stream.stored = stored_answer(line[6:], before=stream.stored)
     except (aiohttp.ClientError, TimeoutError) as error:
         stream.error = type(error).__name__
     return stream
+
+
+def count_breaks(numbers: Sequence[int], *, first: int) -> int:
+    """How often ``numbers`` does not go on by one, from ``first``."""
+    return sum(after != before + 1 for before, after in pairwise([first - 1, *numbers]))
+
+
+def stored_answer(data: bytes, *, before: str | None) -> str | None:
+    """The text of the answer that an event names as stored; ``before`` where it names another message."""
+    message = orjson.loads(data)["data"]["message"]
+    return message["content"] if message["role"] == "assistant" else before
 
 
 def product_text(data: bytes) -> str:

@@ -57,7 +57,7 @@ def _echo(asked: Asked) -> Script:
 
 def _stamp(asked: Asked) -> Script:
     count = 20 if asked.count is None else asked.count
-    return Script([*[("stamp", None)] * count, ("finish", "stop")])
+    return Script([*(("stamp", number) for number in range(count)), ("finish", "stop")])
 
 
 def _tools(asked: Asked) -> Script:

@@ -4,7 +4,7 @@ A script is plain data, so that a test can push it from another process as JSON.
 
 =================  ======================================================================================
 ``delta``          the ``delta`` object of one chunk; paced by ``tokens_per_second``
-``stamp``          a paced content delta: CLOCK_MONOTONIC in microseconds when it is written, and a space
+``stamp``          a paced content delta: the value, a colon, CLOCK_MONOTONIC in microseconds when it is written, a space
 ``chunk``          keys laid over an otherwise ordinary chunk without choices
 ``finish``         the chunk with this finish reason, then usage when asked for, then ``[DONE]``
 ``error``          an event holding ``{"error": value}``

@@ -168,7 +168,7 @@ class _Stream:
             await self._delta(value)
         elif kind == "stamp":
             await self._pace()
-            await self._delta_write({"content": f"{time.monotonic_ns() // 1000} "})
+            await self._delta_write({"content": f"{value}:{time.monotonic_ns() // 1000} "})
         elif kind == "finish":
             await self._finish(value)
         elif kind == "endless":
