@@ -296,6 +296,15 @@ def _database_create(server: str, name: str) -> None:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")  # type: ignore[arg-type]
 
 
+def _database_drop(server: str, name: str) -> bool:
+    """Whether it is gone: while autovacuum is at work in it, which only a superuser may end, it is not."""
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def running_stack(
     folder: Path, *, processes: tuple[str, ...] = ("web", "runner"), **env: str
@@ -324,5 +333,4 @@ def running_stack(
         finally:
             stack.stop()
             valkey.stop()
-            with psycopg.connect(server, autocommit=True) as connection:
-                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
+            wait_for(lambda: _database_drop(server, name), what="the database to be dropped")
