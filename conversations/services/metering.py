@@ -69,7 +69,7 @@ def _rounded(cost: Decimal) -> Decimal:
 def sum_usage(priced: Sequence[PricedCall]) -> UsageBody:
     """Figures over all calls that a provider took.
 
-    A total is None when any of them lacks it, and then ``known`` has the part that is known. ``usage_complete`` speaks of
+    A total is None when any of them lacks it, and then ``known`` has the part that is known, where there is one. ``usage_complete`` speaks of
     tokens alone: a call without a price may well have been counted.
     """
     taken = [item for item in priced if item.call.finish_reason != REFUSED]
@@ -79,6 +79,7 @@ def sum_usage(priced: Sequence[PricedCall]) -> UsageBody:
     reasoning = _total([item.call.reasoning_tokens for item in taken])
     cost = _total([item.cost for item in taken])
     complete = prompt is not None and output is not None
+    priced_any = any(item.cost is not None for item in taken)
     estimated = any(item.source != ModelCall.CostSource.PROVIDER for item in taken)
     return UsageBody(
         prompt_tokens=prompt,
@@ -88,7 +89,7 @@ def sum_usage(priced: Sequence[PricedCall]) -> UsageBody:
         usage_complete=complete,
         cost=None if cost is None else float(cost),
         cost_source=None if cost is None else "estimate" if estimated else "provider",
-        known=None if not taken or (complete and cost is not None) else _known(taken),
+        known=_known(taken) if taken and (not complete or (cost is None and priced_any)) else None,
     )
 
 
