@@ -13,6 +13,7 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from django.urls import path, re_path  # noqa: E402
 
 from agentx.handler import OneHopHandler  # noqa: E402
+from agentx.process import process_tune  # noqa: E402
 from conversations.consumers import ChatConsumer, UnknownPath  # noqa: E402
 
 _sockets = URLRouter(
@@ -25,3 +26,5 @@ _sockets = URLRouter(
 application = ProtocolTypeRouter(
     {"http": OneHopHandler(), "websocket": AllowedHostsOriginValidator(_sockets)}
 )
+
+process_tune()

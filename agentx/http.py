@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 
+from agentx.admission import leave
 from agentx.errors import AgentXError, Forbidden, InvalidInput, NotFound, RequestError, TooLarge, Unavailable
 from agentx.problems import MethodNotAllowed, problem_response, translate_exception
 
@@ -149,9 +150,11 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> HttpResponse:
 
 
 def release_connection() -> None:
-    """Give this thread's database connection back before a long wait, unless a transaction of the caller holds it."""
+    """Give this thread's database connection back before a long wait, unless a transaction of the caller holds it, and let
+    the next request in."""
     if not connection.in_atomic_block:
         connection.close()
+    leave()
 
 
 # ---- Django's own error pages ---------------------------------------------------------------------------------------

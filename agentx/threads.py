@@ -16,6 +16,10 @@ from typing import ParamSpec, TypeVar
 from django.conf import settings
 from django.db import connection
 
+# Queries compute more than they wait. More threads would not be quicker, and the event loop, which shares the interpreter with
+# them, would get its turn less often.
+THREADS = 4
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,7 +30,7 @@ def _executor() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
         # As many threads as pooled connections: more would only wait in the pool's queue instead of this one.
-        size = settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"]
+        size = min(THREADS, settings.DATABASES["default"]["OPTIONS"]["pool"]["max_size"])
         _pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="orm")
     return _pool
 

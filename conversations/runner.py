@@ -22,11 +22,11 @@ import structlog
 from django.conf import settings
 
 from agentx.errors import Draining, LeaseLost, TurnStopped
-from agentx.llm.client import ChatModel, ChatModelSettings, chat_model_make
+from agentx.llm.client import ChatModel
 from agentx.llm.counting import LlamaCppCounter
 from agentx.llm.profiles import reported_window
 from agentx.llm.routes import ModelRoute
-from agentx.model_routes import chat_routes
+from agentx.model_routes import chat_routes, route_model
 from agentx.threads import in_db_thread
 from conversations.contracts import RunClaim
 from conversations.services.candidates import Candidate
@@ -247,16 +247,8 @@ class Runner:
 
 
 def _model_make(route: ModelRoute) -> ChatModel:
-    return chat_model_make(
-        ChatModelSettings(
-            base_url=route.base_url,
-            api_key=route.api_key,
-            model=route.model,
-            connect_timeout=settings.LLM_CONNECT_TIMEOUT_SECONDS,
-            read_timeout=settings.MODEL_STALL_SECONDS * 2,
-            max_connections=settings.RUNNER_CONCURRENCY,
-        ),
-        fast=settings.LLM_FAST_STREAM,
+    return route_model(
+        route, read_timeout=settings.MODEL_STALL_SECONDS * 2, max_connections=settings.RUNNER_CONCURRENCY
     )
 
 

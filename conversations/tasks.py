@@ -15,7 +15,6 @@ from conversations.services.evidence import evidence_refresh
 from conversations.services.index import entries_catch_up
 from conversations.services.leases import runs_reap
 from conversations.services.presence import presence_save
-from conversations.services.titles import title_write
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +58,9 @@ def cover_gap(conversation_id: str) -> None:
 @shared_task(name="conversations.write_title", ignore_result=True)
 def write_title(conversation_id: str) -> None:
     """A model's title for a conversation whose first turn has ended. A task of its own, since a model may take its time."""
+    # Every process that queues tasks imports this module, and what speaks to models takes 46 MB of memory.
+    from conversations.services.titles import title_write
+
     _step(title_write, UUID(conversation_id))
 
 

@@ -24,6 +24,7 @@ from uuid import uuid4
 import httpx
 import psycopg
 
+from agentx.embedded.application import MEMORY
 from agentx.embedded.valkey import EmbeddedValkey
 from tests.scripted_model import ScriptedModel
 
@@ -99,6 +100,7 @@ class Stack:
             "AGENTX_RUNNER_ID": "runner-under-test",
             # Any connection that leaves the machine fails, in every process of the product.
             "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "no_egress"), str(ROOT)]),
+            **MEMORY,
             **self.extra_env,
         }
 

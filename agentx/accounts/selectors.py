@@ -17,9 +17,9 @@ def user_body(user: User) -> UserBody:
     return UserBody(id=user.pk, username=user.get_username(), display_name=str(user))
 
 
-def user_role(user: User) -> Literal["user", "admin"]:
+def user_role(*, is_superuser: bool) -> Literal["user", "admin"]:
     """What may be done on a person's behalf: everything for a superuser."""
-    return "admin" if user.is_superuser else "user"
+    return "admin" if is_superuser else "user"
 
 
 def user_by_name(*, username: str) -> User:

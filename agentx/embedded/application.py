@@ -93,10 +93,15 @@ def http_get(*, host: str, port: int, path: str) -> HttpAnswer:
         connection.close()
 
 
+# glibc keeps a heap for each of up to eight threads a core, and what a burst of turns has freed in one is no use to another.
+MEMORY: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
+
+
 def build_app_processes(
     *, folder: DataFolder, env: Mapping[str, str], host: str, port: int, drain_seconds: float
 ) -> list[AppProcess]:
     """Web, runner and worker, in the order in which they are reported."""
+    env = {**MEMORY, **env}
     probe_host = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     web = AppProcess(
         name="web",

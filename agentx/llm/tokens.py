@@ -38,6 +38,8 @@ MESSAGE_OVERHEAD = 4
 CALL_OVERHEAD = 12
 # Around a schema: {"type": "function", "function": …} and a line break.
 TOOL_OVERHEAD = 10
+# Schemas whose counts are remembered; an installation has some dozens.
+TOOLS_REMEMBERED = 1_000
 # A photograph at the usual detail, where nothing is known of the model; profiles have better figures.
 IMAGE_TOKENS = 1_100
 # Speech at usual compression; very short and very long sounds are charged within bounds.
@@ -65,6 +67,8 @@ class TiktokenTokenizer:
     def __init__(self, encoding: tiktoken.Encoding) -> None:
         self._encoding = encoding
         self.name = encoding.name
+        # The table a second time, as Python objects: 17 MB that only copying or pickling an encoding would read.
+        vars(encoding)["_mergeable_ranks"] = {}
 
     def count(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))
@@ -111,6 +115,7 @@ class TokenCounter:
         self._tokenizer = tokenizer
         self._image_tokens = image_tokens
         self._memo = CountMemo(self._count)
+        self._tools: dict[int, tuple[ToolSchema, int]] = {}
 
     @property
     def name(self) -> str:
@@ -143,7 +148,7 @@ class TokenCounter:
 
     def count_tools(self, tools: Sequence[ToolSchema]) -> int:
         """Tokens of the schemas as they are sent: each of them as JSON. 0 without tools."""
-        return sum(self.count_text(serialize_tool(tool)) + TOOL_OVERHEAD for tool in tools)
+        return sum(self._count_tool(tool) for tool in tools)
 
     def count_request(self, *, messages: Sequence[ChatMessage], tools: Sequence[ToolSchema] = ()) -> int:
         """Tokens of a whole request: the sum of its messages and tools."""
@@ -153,6 +158,16 @@ class TokenCounter:
         if len(text) <= FAST_PATH_CHARACTERS:
             return self._tokenizer.count(text)
         return estimate_long(text, count=self._tokenizer.count)
+
+    def _count_tool(self, tool: ToolSchema) -> int:
+        """Schemas live as long as their process: each is written out once, and told by being the same object."""
+        known = self._tools.get(id(tool))
+        if known is None or known[0] is not tool:
+            if len(self._tools) > TOOLS_REMEMBERED:
+                self._tools.clear()
+            known = (tool, self.count_text(serialize_tool(tool)) + TOOL_OVERHEAD)
+            self._tools[id(tool)] = known
+        return known[1]
 
     def _count_call(self, call: ToolCall) -> int:
         return self.count_text(call.name) + self.count_text(call.arguments) + CALL_OVERHEAD

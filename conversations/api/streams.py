@@ -15,7 +15,8 @@ from django.http import StreamingHttpResponse
 
 from agentx.errors import AgentXError
 from agentx.http import release_connection
-from conversations.services.attach import Item, run_follow
+from conversations.services.attach import Item, new_run_follow, run_follow
+from conversations.wire import TurnAcceptedBody
 
 log = structlog.get_logger(__name__)
 
@@ -27,11 +28,20 @@ COMMENT = b": \n\n"
 
 def event_stream(*, user_id: int, run_id: UUID, after: int, epoch: str | None) -> StreamingHttpResponse:
     """The response that carries a run's events from ``after`` on. The caller has checked access."""
+    return _stream(run_follow(user_id=user_id, run_id=run_id, after=after, epoch=epoch))
+
+
+def turn_stream(*, user_id: int, accepted: TurnAcceptedBody) -> StreamingHttpResponse:
+    """The response that carries the events of a turn that has just been accepted, or was with the same key before."""
+    if not accepted.created:
+        return event_stream(user_id=user_id, run_id=accepted.run.id, after=0, epoch=None)
+    return _stream(new_run_follow(user_id=user_id, run=accepted.run))
+
+
+def _stream(items: AsyncIterator[Item]) -> StreamingHttpResponse:
     release_connection()
     response = StreamingHttpResponse(
-        _drop_slow_reader(
-            _with_comments(run_follow(user_id=user_id, run_id=run_id, after=after, epoch=epoch))
-        ),
+        _drop_slow_reader(_with_comments(items)),
         content_type="text/event-stream; charset=utf-8",
     )
     response["Cache-Control"] = "no-cache"

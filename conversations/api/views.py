@@ -170,7 +170,6 @@ class TurnsView(ApiView):
         query = parse_query(queries.TurnQuery, request)
         if query.stream and query.wait:
             raise InvalidInput("Give either stream or wait", errors={"wait": ["excludes stream"]})
-        access.conversation_get(user_id=request.user.pk, conversation_id=conversation_id)
         body = _keyed_body(TurnIn, request)
         accepted = turn_submit(
             user_id=request.user.pk,
@@ -180,7 +179,7 @@ class TurnsView(ApiView):
             expected_head=body.expected_head,
         )
         if query.stream:
-            return streams.event_stream(user_id=request.user.pk, run_id=accepted.run.id, after=0, epoch=None)
+            return streams.turn_stream(user_id=request.user.pk, accepted=accepted)
         if query.wait:
             return self._wait(request.user.pk, accepted)
         return Response(accepted, status=202 if accepted.created else 200)

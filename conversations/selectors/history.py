@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db import connection
 from django.db.models import Q, QuerySet
 
 from agentx.errors import InvalidInput
@@ -97,6 +98,19 @@ def active_run(*, conversation_id: UUID) -> Run | None:
     """The queued or running run of a conversation whose access was checked."""
     rows = Run.objects.filter(conversation_id=conversation_id, status__in=Run.ACTIVE)
     return rows.select_related("user_message").first()
+
+
+def active_and_waiting(*, conversation_id: UUID) -> tuple[UUID | None, int]:
+    """The id of a conversation's active run, and how many runs of anybody wait for a runner. One round trip."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT id FROM conversations_run WHERE conversation_id = %s AND status IN ('queued', 'running')),"
+            " (SELECT count(*) FROM conversations_run WHERE status = 'queued')",
+            [conversation_id],
+        )
+        row = cursor.fetchone()
+    assert row is not None, "a statement without FROM has one row"
+    return row[0], row[1]
 
 
 def _page(rows: QuerySet[Any], *, field: str, cursor: str | None, limit: int) -> list[Any]:

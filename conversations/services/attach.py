@@ -61,6 +61,19 @@ async def run_follow(
             yield item
 
 
+async def new_run_follow(*, user_id: int, run: RunBody) -> AsyncIterator[Item]:
+    """The same from the first event on, for who has just made the run: all of it is still to come, and nothing is read."""
+    state = _State(run=run, partial=PartialBody(text="", seq=0), settled=None)
+    hub = log_hub()
+    follower = _Follower(hub=hub, user_id=user_id, state=state, last=0)
+    yield _frame(Attached(run_id=run.id, epoch=run.epoch, after=0))
+    async with hub.listening(run_id=str(run.id), after=0) as (listener, fed_from):
+        # Another listener, quicker than this one, may have had some of it already.
+        items = follower.items(listener, fed_from) if fed_from else follower.live_items(listener)
+        async for item in items:
+            yield item
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
     """The run's row, its partial text, and its end when it has one."""
@@ -86,6 +99,11 @@ class _Follower:
             yield item
             if _ends(item):
                 return
+        async for item in self.live_items(listener):
+            yield item
+
+    async def live_items(self, listener: Listener) -> AsyncIterator[Item]:
+        """What the hub feeds, and the end that always comes."""
         checked = time.monotonic()
         while True:
             patience = ROW_CHECK_SECONDS if self._hub.available else ROW_CHECK_SECONDS_BLIND

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any, cast
 from uuid import UUID
 
 import redis
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models.functions import Now
 
 from agentx.llm.messages import ToolSchema
 from agentx.queue import enqueue_on_commit
@@ -22,7 +22,7 @@ from conversations.selectors.bodies import answer_of, message_body, run_body
 from conversations.services.exchanges import exchange_append
 from conversations.services.locks import conversation_lock, run_lock_owned
 from conversations.services.metering import model_calls_store, price_calls, sum_usage
-from conversations.services.models import calibration_note
+from conversations.services.models import CALIBRATION, calibration_note
 from conversations.services.notices import notice_on_commit
 from conversations.services.steering import steers_carry_over
 from conversations.services.terminal import terminal_count, terminal_events
@@ -31,6 +31,14 @@ from conversations.stream import APPEND_SCRIPT, head_key, log_key
 from conversations.wire import REFUSED, TimingsBody, UsageBody
 
 log = structlog.get_logger(__name__)
+
+# What the end of a turn changes in its run.
+_SETTLED = (
+    *("status", "final_seq", "finish_reason", "usage", "timings", "allocation", "view", "error"),
+    *("partial_text", "lease_until", "finished_at"),
+)
+# Tool sets that this process has seen stored. They are never deleted.
+_stored_sets: set[str] = set()
 
 
 def turn_commit(*, claim: RunClaim, outcome: Outcome, last_seq: int) -> Settled:
@@ -108,14 +116,12 @@ def run_settle(
         run.allocation = outcome.allocation
         run.view = outcome.view
         run.error = None if outcome.error is None else outcome.error.model_dump()
-        run.partial_text, run.lease_until = "", None
-        run.save()
-        Run.objects.filter(pk=run.pk).update(finished_at=Now())
-        run.refresh_from_db(fields=["finished_at"])
+        run.partial_text, run.lease_until, run.finished_at = "", None, cast(Any, run).locked_at
+        run.save(update_fields=_SETTLED)
         steers_carry_over(conversation=conversation, run=run)
         conversation.last_input_tokens = usage.prompt_tokens or conversation.last_input_tokens
-        conversation_counters_save(conversation)
-        _calibrate(run=run, outcome=outcome)
+        learned = _calibrate(conversation=conversation, outcome=outcome)
+        conversation_counters_save(conversation, also=CALIBRATION if learned else ())
         settled = Settled(run=run_body(run), answer=None if answer is None else message_body(answer))
         if append_events:
             transaction.on_commit(lambda: log_finish(settled=settled, token=token, last_seq=last_seq))
@@ -127,13 +133,13 @@ def run_settle(
     return settled
 
 
-def _calibrate(*, run: Run, outcome: Outcome) -> None:
+def _calibrate(*, conversation: Conversation, outcome: Outcome) -> bool:
     """Compare the first call's estimate with what its provider reported; later calls of a turn resend the same text."""
     call = next((call for call in outcome.calls if call.finish_reason != REFUSED), None)
     if call is None:
-        return
-    calibration_note(
-        conversation_id=run.conversation_id,
+        return False
+    return calibration_note(
+        conversation=conversation,
         model=call.model,
         reported=call.prompt_tokens,
         estimated=round(call.estimated_prompt_tokens / call.calibration),
@@ -191,9 +197,11 @@ def log_finish(*, settled: Settled, token: UUID, last_seq: int) -> None:
 
 def _tool_set_store(tools: tuple[ToolSchema, ...]) -> None:
     """Keep what the model was told of its tools, so that the request can be made again when they have changed."""
-    if not tools:
+    key = hash_tools(tools) if tools else ""
+    if not tools or key in _stored_sets:
         return
     schemas = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
     ]
-    ToolSet.objects.bulk_create([ToolSet(hash=hash_tools(tools), schemas=schemas)], ignore_conflicts=True)
+    ToolSet.objects.bulk_create([ToolSet(hash=key, schemas=schemas)], ignore_conflicts=True)
+    transaction.on_commit(lambda: _stored_sets.add(key))

@@ -43,17 +43,19 @@ def epoch_advance(
     reason: CompactionDigest.Reason = CompactionDigest.Reason.JIT,
 ) -> EpochState:
     """Store the epoch that ``plan`` asks for and return its state. Raises ``EpochMoved`` and stores nothing then."""
-    before = with_evidence(snapshot.epoch, conversation_id=conversation_id)
-    snapshot = replace(snapshot, epoch=before)
+    if snapshot.epoch.number:
+        before = with_evidence(snapshot.epoch, conversation_id=conversation_id)
+        snapshot = replace(snapshot, epoch=before)
     evidence = _stored_evidence(conversation_id, snapshot) if plan.cut_seq else None
     if plan.evicted:
         entries_ensure(conversation_id=conversation_id, through_seq=plan.cut_seq)
     with transaction.atomic():
-        digest_lock(conversation_id=conversation_id)
+        if plan.cut_seq:
+            digest_lock(conversation_id=conversation_id)
         draft = begin_epoch(
             snapshot=snapshot,
             plan=plan,
-            segments=segments_read(conversation_id=conversation_id),
+            segments=segments_read(conversation_id=conversation_id) if plan.cut_seq else (),
             evidence=evidence,
             counter=view_counter(snapshot),
         )

@@ -75,10 +75,15 @@ class LogHub:
         self.available = True
 
     @contextlib.asynccontextmanager
-    async def listening(self, *, run_id: str) -> AsyncIterator[tuple[Listener, int]]:
-        """Register a listener; gives it and the seq after which the hub feeds it (it reads up to there itself)."""
+    async def listening(
+        self, *, run_id: str, after: int | None = None
+    ) -> AsyncIterator[tuple[Listener, int]]:
+        """Register a listener; gives it and the seq after which the hub feeds it (it reads up to there itself).
+
+        ``after``: that seq, where it is known. Someone who follows the run already has the hub read on from there.
+        """
         try:
-            head = await self.log_head(run_id=run_id)
+            head = await self.log_head(run_id=run_id) if after is None else after
         except (redis.exceptions.RedisError, OSError):
             head = 0  # the hub will feed everything once Redis is back
         listener = Listener(run_id)

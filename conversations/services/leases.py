@@ -11,15 +11,14 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
 from uuid import UUID
 
 import django.db
 import redis
 import structlog
 from django.conf import settings
-from django.db import transaction
-from django.db.models import Exists, ExpressionWrapper, OuterRef, Q
+from django.db import connection, transaction
+from django.db.models import ExpressionWrapper, Q
 from django.db.models.fields import DateTimeField
 from django.db.models.functions import Now
 
@@ -28,7 +27,7 @@ from agentx.errors import LeaseLost
 from agentx.redis_client import redis_client
 from conversations.contracts import Outcome, RunClaim
 from conversations.events import Delta, decode_event
-from conversations.models import Run, Steer
+from conversations.models import Run
 from conversations.services.commit import run_settle
 from conversations.services.terminal import INTERRUPTED
 from conversations.stream import head_key, log_key
@@ -44,6 +43,28 @@ class Held:
     token: UUID
 
 
+# One statement, since every turn waits for it: many that begin at once are claimed in one round trip.
+_CLAIM = """
+WITH due AS (
+    SELECT id FROM conversations_run WHERE status = 'queued' ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE conversations_run AS r
+    SET status = 'running', attempt = attempt + 1, lease_owner = %s, lease_token = gen_random_uuid(),
+        lease_until = statement_timestamp() + make_interval(secs => %s),
+        heartbeat_at = statement_timestamp(), started_at = statement_timestamp()
+    FROM due WHERE r.id = due.id RETURNING r.*
+)
+SELECT t.id, t.conversation_id, c.owner_id, m.seq, t.model, t.lease_token, t.attempt,
+    extract(epoch FROM t.started_at - t.created_at)::float8, m.turn,
+    EXISTS (SELECT FROM conversations_steer s WHERE s.run_id = t.id AND s.message_id IS NULL), u.is_superuser
+FROM taken t
+JOIN conversations_conversation c ON c.id = t.conversation_id
+JOIN conversations_message m ON m.id = t.user_message_id
+JOIN accounts_user u ON u.id = c.owner_id
+ORDER BY t.created_at
+"""
+
+
 def _lease_end() -> ExpressionWrapper:
     return ExpressionWrapper(
         Now() + timedelta(seconds=settings.RUN_LEASE_SECONDS), output_field=DateTimeField()
@@ -54,45 +75,38 @@ def runs_claim(*, owner: str, limit: int) -> list[RunClaim]:
     """Take up to ``limit`` queued runs, oldest first, under a lease of ``RUN_LEASE_SECONDS``."""
     if limit <= 0:
         return []
-    with transaction.atomic():
-        rows = list(
-            Run.objects.select_for_update(skip_locked=True, of=("self",))
-            .select_related("user_message", "conversation__owner")
-            .filter(status=Run.Status.QUEUED)
-            .annotate(steered=Exists(Steer.objects.filter(run=OuterRef("pk"), message=None)))
-            .order_by("created_at")[:limit]
-        )
-        claims = []
-        for row in rows:
-            token = uuid.uuid4()
-            Run.objects.filter(pk=row.pk).update(
-                status=Run.Status.RUNNING,
-                attempt=row.attempt + 1,
-                lease_owner=owner,
-                lease_token=token,
-                lease_until=_lease_end(),
-                heartbeat_at=Now(),
-                started_at=Now(),
-            )
-            row.refresh_from_db(fields=["started_at"])
-            claims.append(_claim(row, token=token))
-    return claims
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, [limit, owner, settings.RUN_LEASE_SECONDS])
+        rows = cursor.fetchall()
+    return [_claim(*row) for row in rows]
 
 
-def _claim(row: Run, *, token: UUID) -> RunClaim:
-    queued = (row.started_at - row.created_at).total_seconds() if row.started_at else 0.0
+def _claim(
+    run_id: UUID,
+    conversation_id: UUID,
+    user_id: int,
+    seq: int,
+    model: str,
+    token: UUID,
+    attempt: int,
+    queued: float,
+    turn: int,
+    steered: bool,
+    is_superuser: bool,
+) -> RunClaim:
+    """A row of :data:`_CLAIM`."""
     return RunClaim(
-        run_id=row.pk,
-        conversation_id=row.conversation_id,
-        user_id=row.conversation.owner_id,
-        user_message_seq=row.user_message.seq,
-        model=row.model,
+        run_id=run_id,
+        conversation_id=conversation_id,
+        user_id=user_id,
+        user_message_seq=seq,
+        model=model,
         token=token,
-        attempt=row.attempt + 1,
+        attempt=attempt,
         queued_ms=max(0, round(queued * 1000)),
-        turn=row.user_message.turn,
-        steered=cast("Any", row).steered,
-        role=user_role(row.conversation.owner),
+        turn=turn,
+        steered=steered,
+        role=user_role(is_superuser=is_superuser),
     )
 
 

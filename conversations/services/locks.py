@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.db.models.functions import Now
+
 from agentx.errors import LeaseLost
 from conversations.models import Conversation, Run
 
@@ -23,13 +25,14 @@ def conversation_lock(*, conversation_id: UUID) -> Conversation:
 
 
 def run_lock_owned(*, run_id: UUID, token: UUID) -> Run:
-    """Lock a running run whose lease the caller holds; needs a transaction.
+    """Lock a running run whose lease the caller holds; needs a transaction. Its ``locked_at`` is the database's time.
 
     Raises ``LeaseLost`` when the token is void, so that an owner that was paused cannot write.
     """
     row = (
         Run.objects.select_for_update(of=("self",))
         .select_related("user_message")
+        .annotate(locked_at=Now())
         .filter(pk=run_id, lease_token=token, status=Run.Status.RUNNING)
         .first()
     )

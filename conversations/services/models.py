@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import structlog
 from django.db import transaction
 from django.db.models.functions import Now
@@ -54,49 +52,44 @@ def window_forget(*, model: str) -> bool:
     return bool(forgotten)
 
 
-def calibration_note(*, conversation_id: UUID, model: str, reported: int | None, estimated: int) -> None:
-    """Learn from one call: the conversation's ratio and the model's. Once a turn.
+# The columns of a conversation that :func:`calibration_note` changes.
+CALIBRATION = ("calibration", "calibration_calls", "calibration_model")
+
+
+def calibration_note(*, conversation: Conversation, model: str, reported: int | None, estimated: int) -> bool:
+    """Learn from one call: the conversation's ratio and the model's. Once a turn; whether there was something to learn.
 
     ``reported``: the provider's prompt tokens, cached ones included. ``estimated``: our count of the same request
-    before any ratio was applied. Figures that mean nothing cost no query. Rows are locked in the order of
-    ``conversations.services.locks``, the conversation first and the model last, which every turn on it shares: call it
-    at the end of the transaction. A conversation that was deleted meanwhile is no error.
+    before any ratio was applied. Figures that mean nothing cost no query. The caller has locked ``conversation``, whose
+    columns it saves itself; the model's row, which every turn on it shares, is locked here until the transaction ends,
+    so call it last.
     """
     if reported is None or not is_meaningful(reported=reported, estimated=estimated):
-        return
-    with transaction.atomic():
-        conversation = (
-            Conversation.objects.select_for_update()
-            .only("calibration", "calibration_calls", "calibration_model")
-            .filter(pk=conversation_id)
-            .first()
-        )
-        if conversation is not None:
-            _conversation_note(conversation, model=model, reported=reported, estimated=estimated)
-        row = _record_lock(model)
-        row.calibration, row.calibration_calls = update_ratio(
-            ratio=row.calibration,
-            calls=row.calibration_calls,
-            reported=reported,
-            estimated=estimated,
-            scope=MODEL,
-        )
-        row.save(update_fields=["calibration", "calibration_calls", "updated_at"])
+        return False
+    _conversation_note(conversation, model=model, reported=reported, estimated=estimated)
+    row = _record_lock(model)
+    ratio, calls = update_ratio(
+        ratio=row.calibration,
+        calls=row.calibration_calls,
+        reported=reported,
+        estimated=estimated,
+        scope=MODEL,
+    )
+    ModelRecord.objects.filter(pk=row.pk).update(calibration=ratio, calibration_calls=calls, updated_at=Now())
+    return True
 
 
 def _conversation_note(conversation: Conversation, *, model: str, reported: int, estimated: int) -> None:
     """A ratio belongs to the model that reported it, so another model begins anew."""
     same = conversation.calibration_model == model and conversation.calibration is not None
-    ratio, calls = update_ratio(
+    conversation.calibration, conversation.calibration_calls = update_ratio(
         ratio=conversation.calibration if same and conversation.calibration is not None else 1.0,
         calls=conversation.calibration_calls if same else 0,
         reported=reported,
         estimated=estimated,
         scope=CONVERSATION,
     )
-    Conversation.objects.filter(pk=conversation.pk).update(
-        calibration=ratio, calibration_calls=calls, calibration_model=model
-    )
+    conversation.calibration_model = model
 
 
 def _record_lock(model: str) -> ModelRecord:

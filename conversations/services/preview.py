@@ -58,7 +58,7 @@ def context_preview(
         offer=ToolOffer(
             mode=settings.TOOL_ROUTING_MODE,
             tools=default_registry().tools,
-            role=user_role(conversation.owner),
+            role=user_role(is_superuser=conversation.owner.is_superuser),
         ),
     )
     withdrawn = _withdrawn(conversation)

@@ -15,7 +15,7 @@ from conversations.context.budget import derive_budget
 from conversations.models import Conversation, Message, Run, Steer
 from conversations.selectors import access
 from conversations.selectors.bodies import message_body, run_body
-from conversations.selectors.history import active_run
+from conversations.selectors.history import active_and_waiting
 from conversations.selectors.model_profiles import (
     budget_rules,
     conversation_ratio,
@@ -85,11 +85,14 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         steered = _taken_in(conversation_id=conversation_id, client_key=client_key, request_hash=request_hash)
         if steered is not None:
             return steered
-        _require_idle(conversation_id=conversation_id)
+        active, waiting = active_and_waiting(conversation_id=conversation_id)
+        if active is not None:
+            raise RunActive(run_id=str(active))
         head = conversation.next_seq - 1
         if sent.expected_head is not None and sent.expected_head != head:
             raise HeadMoved(head=head)
-        _require_room_in_queue()
+        if waiting >= settings.RUN_QUEUE_LIMIT:
+            raise TooMany("Too many messages are waiting for an answer; try again in a moment", retry_after=5)
         require_fits_window(content, conversation=conversation)
 
         message = message_append(
@@ -107,8 +110,9 @@ def _accept(sent: _Sent) -> TurnAcceptedBody:
         if not conversation.title:
             conversation.title = derive_title(content)
             conversation.title_source = Conversation.TitleSource.DERIVED
-            conversation.save(update_fields=["title", "title_source"])
-        conversation_counters_save(conversation)
+            conversation_counters_save(conversation, also=("title", "title_source"))
+        else:
+            conversation_counters_save(conversation)
         notice_on_commit(kind="queued", conversation_id=conversation.pk, run_id=run.pk)
     return TurnAcceptedBody(run=run_body(run), message=message_body(message), created=True)
 
@@ -160,15 +164,3 @@ def _resent(run: Run, *, request_hash: str) -> TurnAcceptedBody:
     if run.request_hash != request_hash:
         raise KeyReused(run_id=str(run.pk))
     return TurnAcceptedBody(run=run_body(run), message=message_body(run.user_message), created=False)
-
-
-def _require_idle(*, conversation_id: UUID) -> None:
-    run = active_run(conversation_id=conversation_id)
-    if run is not None:
-        raise RunActive(run_id=str(run.pk))
-
-
-def _require_room_in_queue() -> None:
-    waiting = Run.objects.filter(status=Run.Status.QUEUED).count()
-    if waiting >= settings.RUN_QUEUE_LIMIT:
-        raise TooMany("Too many messages are waiting for an answer; try again in a moment", retry_after=5)

@@ -14,12 +14,12 @@ from django.conf import settings
 from django.db import transaction
 
 from agentx.errors import ModelError
-from agentx.llm.client import ChatModelSettings, chat_model_make
+from agentx.llm.client import ChatModel
 from agentx.llm.completion import Completion, complete
 from agentx.llm.messages import ChatMessage, SystemMessage, UserMessage
 from agentx.llm.routes import ModelRoute
 from agentx.llm.tokens import default_counter
-from agentx.model_routes import role_routes, route_health
+from agentx.model_routes import role_routes, route_health, route_model
 from conversations.contracts import CallUsage
 from conversations.models import Conversation, Message, ModelCall, Run
 from conversations.selectors.model_profiles import profile_read
@@ -106,18 +106,8 @@ def _title_store(conversation_id: UUID, title: str, question: Message) -> bool:
     return True
 
 
-def _model_make(route: ModelRoute):
-    return chat_model_make(
-        ChatModelSettings(
-            base_url=route.base_url,
-            api_key=route.api_key,
-            model=route.model,
-            connect_timeout=settings.LLM_CONNECT_TIMEOUT_SECONDS,
-            read_timeout=TIMEOUT_SECONDS,
-            max_connections=1,
-        ),
-        fast=settings.LLM_FAST_STREAM,
-    )
+def _model_make(route: ModelRoute) -> ChatModel:
+    return route_model(route, read_timeout=TIMEOUT_SECONDS, max_connections=1)
 
 
 def _meter(

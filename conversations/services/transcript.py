@@ -84,10 +84,11 @@ def _value(new: NewMessage) -> ChatMessage:
     return AssistantMessage(content=new.content, tool_calls=tool_calls_from_json(new.tool_calls))
 
 
-def conversation_counters_save(conversation: Conversation) -> None:
-    """Write the end-of-transcript columns of a locked conversation."""
+def conversation_counters_save(conversation: Conversation, *, also: Sequence[str] = ()) -> None:
+    """Write the end-of-transcript columns of a locked conversation, and ``also`` these."""
     conversation.save(
         update_fields=[
+            *also,
             "next_seq",
             "next_turn",
             "head_hash",

@@ -27,7 +27,7 @@ from conversations.selectors.model_profiles import (
 )
 from conversations.services.conversations import conversation_create
 from conversations.services.locks import conversation_lock
-from conversations.services.models import calibration_note, window_forget, window_learn
+from conversations.services.models import CALIBRATION, calibration_note, window_forget, window_learn
 from tests.agentx.llm.asked import profile_for
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +41,11 @@ def conversation_id(user):
 
 
 def _note(conversation_id, *, reported, estimated=1_000, model=MODEL) -> None:
-    calibration_note(conversation_id=conversation_id, model=model, reported=reported, estimated=estimated)
+    """As the end of a turn does it: the conversation is locked first, and saved by its owner."""
+    with transaction.atomic():
+        conversation = conversation_lock(conversation_id=conversation_id)
+        if calibration_note(conversation=conversation, model=model, reported=reported, estimated=estimated):
+            conversation.save(update_fields=CALIBRATION)
 
 
 def test_a_model_is_read_with_one_query(django_assert_num_queries):
@@ -145,11 +149,12 @@ def test_a_report_teaches_the_conversation_and_the_model(conversation_id):
 def test_a_report_that_means_nothing_costs_no_query_and_changes_nothing(
     conversation_id, django_assert_num_queries
 ):
+    row = Conversation.objects.get(pk=conversation_id)
+    nothing = [(None, 1_000), (0, 1_000), (150, 1_000), (1_000, 100)]
+
     with django_assert_num_queries(0):
-        _note(conversation_id, reported=None)
-        _note(conversation_id, reported=0)
-        _note(conversation_id, reported=150)
-        _note(conversation_id, reported=1_000, estimated=100)
+        for reported, estimated in nothing:
+            assert not calibration_note(conversation=row, model=MODEL, reported=reported, estimated=estimated)
 
     assert Conversation.objects.get().calibration is None
     assert not ModelRecord.objects.exists()
@@ -166,14 +171,6 @@ def test_another_model_begins_anew_in_the_conversation(conversation_id):
     assert ModelRecord.objects.get(model_id=MODEL).calibration_calls == 5
 
 
-def test_a_deleted_conversation_still_teaches_the_model(conversation_id):
-    Conversation.objects.all().delete()
-
-    _note(conversation_id, reported=1_200)
-
-    assert ModelRecord.objects.get().calibration == 1.2
-
-
 def test_a_conversations_own_ratio_goes_before_the_models_and_another_models_does_not(conversation_id):
     fresh = Conversation.objects.get()
     _note(conversation_id, reported=3_000)
@@ -186,7 +183,6 @@ def test_a_conversations_own_ratio_goes_before_the_models_and_another_models_doe
 
 @pytest.mark.django_db(transaction=True)
 def test_twenty_reports_at_once_all_count_and_none_deadlocks(user):
-    """Half of them hold their conversation already, as a turn's commit does."""
     ids = [conversation_create(user_id=user.pk).id for _ in range(4)]
     together = threading.Barrier(8)
 
@@ -194,10 +190,7 @@ def test_twenty_reports_at_once_all_count_and_none_deadlocks(user):
         try:
             if number < 8:
                 together.wait()
-            with transaction.atomic():
-                if number % 2:
-                    conversation_lock(conversation_id=ids[number % 4])
-                _note(ids[number % 4], reported=1_100)
+            _note(ids[number % 4], reported=1_100)
         finally:
             django.db.connection.close()
 
