@@ -26,6 +26,9 @@ MOST_WAITING = 1_000_000
 MOST_IDLE = 32
 # The body of an error is read for its code, which stands at its beginning.
 MOST_ERROR_BYTES = 100_000
+# Heads and trailers, and whatever else is no body, between two pieces of a body; httpcore allows as much. The parser has no
+# limit of its own and keeps a header until its end.
+MOST_OVERHEAD = 100_000
 # A finished answer is read to its end, since only then its connection serves the next one; not for long.
 DRAIN_SECONDS = 0.5
 
@@ -65,7 +68,8 @@ class StreamClient:
                 connection.send(self._request(path, body, headers))
                 await connection.head()
                 yield StreamResponse(connection)
-                with contextlib.suppress(TimeoutError):
+                # Whoever leaves has what was wanted: a connection that breaks now is only not kept.
+                with contextlib.suppress(TimeoutError, httpx2.TransportError):
                     async with asyncio.timeout(DRAIN_SECONDS):
                         while await connection.body():
                             pass
@@ -81,8 +85,9 @@ class StreamClient:
     def _take_idle(self) -> _Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open:
+            if connection.is_reusable:
                 return connection
+            connection.close()
         return None
 
     def _give_back(self, connection: _Connection) -> None:
@@ -154,7 +159,7 @@ class _Connection(asyncio.Protocol):
         self.status = 0
         self.headers: dict[str, str] = {}
         self._waiting: list[bytes] = []
-        self._size = 0
+        self._size = self._overhead = 0
         self._has_head = self._is_whole = self._keeps = False
         self._error: httpx2.TransportError | None = None
 
@@ -232,11 +237,17 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._error is not None:
+            return
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._keeps = False
             self._fail(httpx2.RemoteProtocolError(f"not HTTP: {type(error).__name__}"))
+        if self._overhead > MOST_OVERHEAD:
+            self._keeps = False
+            self._fail(httpx2.RemoteProtocolError("headers without an end"))
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -252,8 +263,13 @@ class _Connection(asyncio.Protocol):
 
     # ---- for the parser ----------------------------------------------------------------------------------------------
 
+    def on_message_begin(self) -> None:
+        if self._is_whole:
+            raise ValueError("more than was asked for")  # which the parser turns into an error of its own
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._has_head:  # else it trails the body
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
@@ -261,6 +277,7 @@ class _Connection(asyncio.Protocol):
         self._has_head = self.status >= 200  # what comes before is only a sign that the answer follows
 
     def on_body(self, body: bytes) -> None:
+        self._overhead = 0
         self._waiting.append(body)
         self._size += len(body)
         if self._size > MOST_WAITING and self._transport is not None:

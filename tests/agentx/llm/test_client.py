@@ -176,6 +176,14 @@ async def test_a_finish_reason_is_enough_without_the_done_line(model, scripted):
     assert await collect(model) == [ContentDelta("Yes"), Finish("stop")]
 
 
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_connection_lost_behind_the_end_of_an_answer_is_no_failure(model, scripted, how):
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    scripted.script(scripts.then("Yes", ("chunk", end), ("raw", "data: [DONE]\n\n"), ("drop", how)))
+
+    assert await collect(model) == [ContentDelta("Yes"), Finish("stop")]
+
+
 async def test_an_empty_answer_is_a_finish_without_text(model, scripted):
     scripted.script(scripts.answer(""))
 
@@ -237,6 +245,13 @@ async def test_an_endless_answer_is_cut_off(connect, scripted):
         (scripts.then("a b c ", ("raw", 'data: {"object": "ping"}\n\n')), MalformedStream),
         (scripts.stream_error("a b c "), ProviderFailed),
         (scripts.stream_error("a b c ", code=429), RateLimited),
+        (scripts.stream_error("a b c ", code="invalid_api_key"), KeyRejected),
+        (scripts.then("a b c ", ("error", "out of memory"), ("finish", "stop")), ProviderFailed),
+        (scripts.then("a b c ", ("error", ["out", "of", "memory"]), ("finish", "stop")), ProviderFailed),
+        (
+            scripts.then("a b c ", ("chunk", {"error": {"message": "gone"}}), ("finish", "stop")),
+            ProviderFailed,
+        ),
         (
             scripts.then("a b c ", *scripts.overflow(window=10, prompt_tokens=20, dialect="stream").steps),
             ContextOverflow,
@@ -264,6 +279,7 @@ async def test_a_failure_in_the_middle_keeps_what_came_and_says_so(model, script
         (scripts.then("", ("raw", "data: [DONE]\n\n")), ProviderFailed),
         (scripts.stream_error(""), ProviderFailed),
         (scripts.stream_error("", code="rate_limit_exceeded"), RateLimited),
+        (scripts.then("", ("error", "out of memory"), ("finish", "stop")), ProviderFailed),
         (scripts.html(500), ProviderFailed),
         (scripts.html(503), ProviderFailed),
         (scripts.rate_limited(), RateLimited),
@@ -344,6 +360,12 @@ async def test_retry_after_is_read_when_it_makes_sense(model, scripted, header, 
     assert error.retry_after == seconds
 
 
+async def test_an_error_that_is_null_is_none(model, scripted):
+    scripted.script(Script([("chunk", {"error": None}), *scripts.answer("Yes").steps]))
+
+    assert text_of(await collect(model)) == "Yes"
+
+
 async def test_a_retry_after_date_is_read_by_the_providers_own_clock(model, scripted):
     dates = {"Retry-After": "Wed, 21 Oct 2015 07:28:40 GMT", "Date": "Wed, 21 Oct 2015 07:28:00 GMT"}
     scripted.script(replace(scripts.rate_limited(), headers=dates))
@@ -351,6 +373,25 @@ async def test_a_retry_after_date_is_read_by_the_providers_own_clock(model, scri
     _, error = await fail(model)
 
     assert error.retry_after == 40.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "date"),
+    [
+        ("Wed, 21 Oct 2015 07:28:40 GMT", "soon"),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        ("Wed, 99 Oct 2015 07:28:40 GMT", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        ("Wed, 21 Oct 2015 07:28:40 -0000", "Wed, 21 Oct 2015 07:28:00 GMT"),
+    ],
+    ids=["no clock", "past", "no day", "no zone"],
+)
+async def test_a_retry_after_date_without_sense_asks_for_nothing(model, scripted, asked, date):
+    """RUN-21: the schedule decides then."""
+    scripted.script(replace(scripts.rate_limited(), headers={"Retry-After": asked, "Date": date}))
+
+    _, error = await fail(model)
+
+    assert (type(error), error.retry_after) == (RateLimited, None)
 
 
 @pytest.mark.parametrize("dialect", ["openai", "llamacpp", "text", "stream"])
@@ -534,6 +575,16 @@ async def test_calls_that_break_off_count_as_output(model, scripted):
 
     assert (items, error.output_started) == ([], True)
     assert isinstance(error, StreamBroken)
+
+
+@pytest.mark.parametrize("last", [(), (("raw", "data: [DONE]\n\n"),)], ids=["end", "done"])
+async def test_p21_calls_without_a_finish_reason_are_not_carried_out(model, scripted, last):
+    whole = scripts.tool_calls(("first", '{"x": 1}'))
+    scripted.script(replace(whole, steps=[*whole.steps[:-1], *last]))
+
+    items, error = await fail(model)
+
+    assert (items, type(error), error.output_started) == ([], StreamBroken, True)
 
 
 async def test_both_ways_to_read_send_one_request(scripted):
