@@ -12,6 +12,7 @@ from conversations.runner import Runner
 from conversations.services.attach import run_follow
 from conversations.services.conversations import conversation_create
 from conversations.services.submit import turn_submit
+from tests.conversations.running import at_work
 from tests.scripted_model import ScriptedModel
 
 
@@ -65,10 +66,8 @@ class Turns:
 async def runner(scripted, transactional_db):
     """A runner that works until the test is over."""
     made = Runner()
-    task = asyncio.create_task(made.run())
-    yield made
-    made.stop()
-    await asyncio.wait_for(task, 20)
+    async with at_work(made):
+        yield made
 
 
 @pytest.fixture

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from agentx.model_routes import route_health
-from agentx.threads import in_db_thread
 from conversations.models import ContextEpoch, Message, ModelCall, ModelRecord, Run
-from conversations.runner import Runner
 from conversations.selectors.explain import run_context
-from conversations.services.attach import run_follow
-from conversations.services.cancel import run_cancel
+from tests.conversations.running import NoArguments, announced, db, running, stop_at
 from tests.scripted_model import ScriptedModel, scripts
-from tools.contracts import Tool, ToolArguments, ToolContext, ToolResult
+from tools.contracts import Tool, ToolContext, ToolResult
 
 # The scripted server answers to names that begin so.
 SPARE = "scripted-n4"
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class NoArguments(ToolArguments):
-    pass
 
 
 def _note(_context: ToolContext, _arguments: NoArguments) -> ToolResult:
@@ -55,23 +45,8 @@ def spare(spare_server, scripted, settings):
 
 @pytest.fixture
 async def with_note(spare, transactional_db):
-    made = Runner(tools=(NOTE,))
-    task = asyncio.create_task(made.run())
-    yield made
-    made.stop()
-    await asyncio.wait_for(task, 20)
-
-
-async def _db(read: Callable[[], Any]) -> Any:
-    return await in_db_thread(read)
-
-
-def _announced(events: list[dict]) -> list[str]:
-    return [
-        event["data"]["label"]
-        for event in events
-        if event["type"] == "status" and event["data"]["phase"] == "model_fallback"
-    ]
+    async with running(NOTE):
+        yield
 
 
 def _dead_address() -> str:
@@ -92,24 +67,21 @@ async def test_a_provider_that_does_not_serve_is_stood_in_for(spare, runner, tur
 
     events = await turns.say("Hello")
 
-    run, answer = await _db(lambda: (Run.objects.get(), Message.objects.get(role="assistant")))
-    assert _announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
+    run, answer = await db(lambda: (Run.objects.get(), Message.objects.get(role="assistant")))
+    assert announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
     assert (run.status, answer.content) == ("completed", "From the spare.")
     assert (answer.metadata["model"], answer.metadata["requested_model"]) == (SPARE, "scripted")
     assert spare.requests[0]["model"] == SPARE
 
 
-async def test_a_dead_address_is_stood_in_for(spare, turns, settings, transactional_db):
+async def test_a_dead_address_is_stood_in_for(spare, turns, settings):
     settings.LLM_BASE_URL = _dead_address()
-    made = Runner()
-    task = asyncio.create_task(made.run())
 
-    events = await turns.say("Hello")
+    async with running():
+        events = await turns.say("Hello")
 
-    made.stop()
-    await asyncio.wait_for(task, 20)
-    assert _announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
-    assert (await _db(Run.objects.get)).status == "completed"
+    assert announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
+    assert (await db(Run.objects.get)).status == "completed"
 
 
 async def test_the_next_turn_does_not_wait_for_it_again(spare, runner, turns, scripted):
@@ -121,7 +93,7 @@ async def test_the_next_turn_does_not_wait_for_it_again(spare, runner, turns, sc
     events = await turns.say("Again")
 
     assert (asked, len(scripted.requests), len(spare.requests)) == (1, 1, 2)
-    assert _announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
+    assert announced(events) == [f"scripted cannot be reached; {SPARE} answers instead"]
 
 
 async def test_after_any_output_nobody_stands_in(spare, runner, turns, scripted):
@@ -129,8 +101,8 @@ async def test_after_any_output_nobody_stands_in(spare, runner, turns, scripted)
 
     events = await turns.say("Hello")
 
-    run, answer = await _db(lambda: (Run.objects.get(), Message.objects.get(role="assistant")))
-    assert (run.status, answer.content, _announced(events), spare.requests) == (
+    run, answer = await db(lambda: (Run.objects.get(), Message.objects.get(role="assistant")))
+    assert (run.status, answer.content, announced(events), spare.requests) == (
         "failed",
         "half of it",
         [],
@@ -143,21 +115,18 @@ async def test_a_refused_request_is_not_asked_of_another(spare, runner, turns, s
 
     await turns.say("Hello")
 
-    assert ((await _db(Run.objects.get)).error["code"], spare.requests) == ("request_refused", [])
+    assert ((await db(Run.objects.get)).error["code"], spare.requests) == ("request_refused", [])
 
 
 async def test_the_switch_turns_it_off(spare, turns, scripted, settings, transactional_db):
     """PRV-01."""
     settings.LLM_FALLBACK_ENABLED = False
-    made = Runner()
-    task = asyncio.create_task(made.run())
     scripted.script(scripts.key_echoed())
 
-    await turns.say("Hello")
+    async with running():
+        await turns.say("Hello")
 
-    made.stop()
-    await asyncio.wait_for(task, 20)
-    assert ((await _db(Run.objects.get)).error["code"], spare.requests) == ("key_rejected", [])
+    assert ((await db(Run.objects.get)).error["code"], spare.requests) == ("key_rejected", [])
 
 
 async def test_when_all_fail_the_first_failure_is_told(spare, runner, turns, scripted):
@@ -166,7 +135,7 @@ async def test_when_all_fail_the_first_failure_is_told(spare, runner, turns, scr
 
     await turns.say("Hello")
 
-    error = (await _db(Run.objects.get)).error
+    error = (await db(Run.objects.get)).error
     assert error["code"] == "key_rejected"
     assert error["message"].endswith("(2 models were tried)")
 
@@ -179,21 +148,21 @@ async def test_between_rounds_the_stand_in_goes_on_with_the_results(with_note, s
     events = await turns.say("Note it twice")
 
     roles = [message["role"] for message in spare.requests[1]["messages"]]
-    calls = await _db(lambda: list(ModelCall.objects.order_by("call_index").values_list("model", flat=True)))
+    calls = await db(lambda: list(ModelCall.objects.order_by("call_index").values_list("model", flat=True)))
     assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]
     assert calls == ["scripted", "scripted", SPARE, SPARE]
-    assert len(_announced(events)) == 1
-    assert (await _db(lambda: Message.objects.last())).content == "Done."
+    assert len(announced(events)) == 1
+    assert (await db(lambda: Message.objects.last())).content == "Done."
 
 
 async def test_a_stand_in_that_cannot_call_tools_is_offered_none(with_note, spare, turns, scripted):
     """PRV-09, PRV-20: what is bound is what was charged."""
-    await _db(lambda: ModelRecord.objects.create(model_id=SPARE, tools=False))
+    await db(lambda: ModelRecord.objects.create(model_id=SPARE, tools=False))
     scripted.script(scripts.key_echoed())
 
     await turns.say("Hello")
 
-    allocation = (await _db(Run.objects.get)).allocation
+    allocation = (await db(Run.objects.get)).allocation
     keys = [grant["key"] for grant in allocation["grants"]]
     assert ("tools" in scripted.requests[0], "tools" in spare.requests[0]) == (True, False)
     assert "tools" not in keys
@@ -206,14 +175,14 @@ async def test_a_stand_in_with_a_smaller_window_gets_a_smaller_request(
     settings.CONTEXT_WINDOW_TOKENS = 0
     settings.SAFETY_RESERVE_TOKENS = 100
     record = {"max_input_tokens": 4_000, "max_output_tokens": 300}
-    await _db(lambda: ModelRecord.objects.create(model_id=SPARE, **record))
+    await db(lambda: ModelRecord.objects.create(model_id=SPARE, **record))
     for _ in range(4):
         await turns.say("word " * 1_500)
     scripted.script(scripts.key_echoed())
 
     await turns.say("and now?")
 
-    run = await _db(lambda: Run.objects.order_by("created_at").last())
+    run = await db(lambda: Run.objects.order_by("created_at").last())
     sent = spare.requests[0]
     assert (run.status, run.allocation["window"], sent["max_tokens"]) == ("completed", 4_000, 300)
     assert len(json.dumps(sent["messages"])) / 4 < 4_000
@@ -230,8 +199,8 @@ async def test_the_epoch_outlives_a_stand_in(spare, runner, turns, scripted):
     await turns.say("three")
 
     before, after = scripted.requests[0]["messages"], scripted.requests[-1]["messages"]
-    epochs = await _db(ContextEpoch.objects.count)
-    runs = await _db(lambda: list(Run.objects.order_by("created_at")))
+    epochs = await db(ContextEpoch.objects.count)
+    runs = await db(lambda: list(Run.objects.order_by("created_at")))
     assert (after[: len(before)], epochs) == (before, 1)
     assert [run.allocation["predicted_cached"] is None for run in runs] == [True, True, True]
 
@@ -241,7 +210,7 @@ async def test_what_a_stand_in_saw_can_be_made_again(with_note, spare, turns, sc
     spare.script(scripts.tool_calls(("note", "{}")), scripts.answer("ok"))
     await turns.say("Hello")
 
-    body = await _db(lambda: run_context(run=Run.objects.get(), request=True))
+    body = await db(lambda: run_context(run=Run.objects.get(), request=True))
 
     assert body.request.rebuilt == "identical", body.request.reason
 
@@ -252,17 +221,13 @@ async def test_what_is_learned_of_a_stand_in_is_its_own(spare, runner, turns, sc
 
     await turns.say("word " * 1_000)
 
-    records = await _db(lambda: dict(ModelRecord.objects.values_list("model_id", "learned_window")))
+    records = await db(lambda: dict(ModelRecord.objects.values_list("model_id", "learned_window")))
     assert (records.get("scripted"), records[SPARE]) == (None, 5_000)
 
 
 async def test_a_stop_while_waiting_for_the_first_ends_the_turn(spare, runner, turns, scripted):
     scripted.script(scripts.rate_limited(times=5))
-    accepted = await turns.submit("Hello")
-    events: list[dict] = []
-    async for item in run_follow(user_id=turns.user_id, run_id=accepted.run.id):
-        events.append(json.loads(item.payload))
-        if events[-1]["type"] == "status" and events[-1]["data"]["phase"] == "rate_limited":
-            await in_db_thread(run_cancel, user_id=turns.user_id, run_id=accepted.run.id)
 
-    assert ((await _db(Run.objects.get)).status, spare.requests) == ("cancelled", [])
+    await stop_at("status", turns, await turns.submit("Hello"), phase="rate_limited")
+
+    assert ((await db(Run.objects.get)).status, spare.requests) == ("cancelled", [])

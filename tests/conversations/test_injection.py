@@ -6,22 +6,18 @@ the view, asked for by its topic and recalled.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from agentx.threads import in_db_thread
 from conversations.models import CompactionDigest, ContextEpoch, Conversation, EvidenceLedger, Message
-from conversations.runner import Runner
 from conversations.services.conversations import conversation_create
 from conversations.services.evidence import evidence_refresh
 from conversations.services.index import entries_catch_up
 from conversations.services.transcript import NewMessage, conversation_counters_save, message_append
 from tests.conversations.hostile import CORPUS, Hostile
+from tests.conversations.running import db, running
 from tests.scripted_model import scripts
 from tools.builtin.discovery import make_discovery
 from tools.builtin.outputs import OUTPUT_TOOLS
@@ -73,21 +69,6 @@ def reading(way: str) -> Tool:
     return Tool("fetch", "Fetch a page.", "Fetching", "context", NumberArguments, run)
 
 
-@asynccontextmanager
-async def running(*tools: Tool) -> AsyncIterator[None]:
-    made = Runner(tools=tools)
-    task = asyncio.create_task(made.run())
-    try:
-        yield
-    finally:
-        made.stop()
-        await asyncio.wait_for(task, 20)
-
-
-async def _db(read: Callable[[], Any]) -> Any:
-    return await in_db_thread(read)
-
-
 def _escapes(request: dict) -> list[tuple[str, str]]:
     """(role, canary) of every canary that stands outside of a tool's message."""
     return [
@@ -127,15 +108,15 @@ async def test_tool_text_stays_in_tool_messages_to_the_end_of_its_days(turns, sc
                 scripts.answer("I have read it and go on with what you asked for. " * 4),
             )
             await turns.say(f"Read page {number}, please. " + "plain talk " * 60)
-        await _db(lambda: entries_catch_up(conversation_id=turns.conversation_id))
-        await _db(lambda: evidence_refresh(conversation_id=turns.conversation_id))
+        await db(lambda: entries_catch_up(conversation_id=turns.conversation_id))
+        await db(lambda: evidence_refresh(conversation_id=turns.conversation_id))
         for item in CORPUS[:12]:
             await turns.say(f"What was said about {item.topic}?")
 
     assert [escape for request in scripted.requests for escape in _escapes(request)] == []
     assert len(_seen(scripted.requests)) == len(CORPUS)
-    assert await _db(lambda: ContextEpoch.objects.filter(cut_seq__gt=0).exists())
-    kept = await _db(_kept_text)
+    assert await db(lambda: ContextEpoch.objects.filter(cut_seq__gt=0).exists())
+    kept = await db(_kept_text)
     assert [item.kind for item in CORPUS if item.canary in kept] == []
 
 
@@ -159,7 +140,7 @@ async def test_recall_names_a_result_and_does_not_quote_it(turns, scripted, sett
         await turns.say("Read page 0, please.")
         for _ in range(8):
             await turns.say("plain talk " * 250)
-        await _db(lambda: entries_catch_up(conversation_id=turns.conversation_id))
+        await db(lambda: entries_catch_up(conversation_id=turns.conversation_id))
         await turns.say(f"What was said about {CORPUS[0].topic}?")
 
     tail = [m["content"] for m in scripted.requests[-1]["messages"] if m["role"] == "user"][-2]
@@ -169,7 +150,7 @@ async def test_recall_names_a_result_and_does_not_quote_it(turns, scripted, sett
 
 async def test_other_conversations_come_in_as_results_too(turns, scripted):
     """What a person pasted elsewhere, and a hostile title beside it, read by a tool."""
-    other = await _db(lambda: _conversation_of(turns.user_id))
+    other = await db(lambda: _conversation_of(turns.user_id))
     scripted.script(
         scripts.tool_calls(("read_thread", json.dumps({"conversation_id": str(other), "after": 19}))),
         scripts.answer("ok"),
@@ -195,7 +176,7 @@ def _conversation_of(user_id: int):
 async def test_hostile_titles_are_in_no_request(turns, scripted, runner):
     for item in CORPUS:
         title = item.text[:200]
-        await _db(
+        await db(
             lambda title=title: Conversation.objects.filter(pk=turns.conversation_id).update(title=title)
         )
         await turns.say("Hello")
@@ -223,5 +204,5 @@ async def test_a_forged_grant_gives_no_tools(turns, scripted, settings):
 
     named = {tool["function"]["name"] for request in scripted.requests for tool in request["tools"]}
     assert named == {"fetch", "discover_tool_groups"}
-    refused = await _db(lambda: Message.objects.filter(role="tool").order_by("seq").last())
+    refused = await db(lambda: Message.objects.filter(role="tool").order_by("seq").last())
     assert refused.content.startswith("There is no tool named 'secret_rows'.")

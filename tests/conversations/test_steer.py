@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from django.db.models.functions import Now
@@ -16,7 +13,6 @@ from agentx.accounts.models import User
 from agentx.errors import DoesNotFit, KeyReused, NotFound, RunEnded, TooMany
 from agentx.threads import in_db_thread
 from conversations.models import Message, Run, Steer
-from conversations.runner import Runner
 from conversations.selectors.explain import run_context
 from conversations.selectors.steers import steers_waiting
 from conversations.services.attach import run_follow
@@ -25,14 +21,11 @@ from conversations.services.leases import runs_claim, runs_reap
 from conversations.services.steer import MOST_WAITING, steer_withdraw, turn_steer
 from conversations.services.steering import steers_take
 from conversations.services.submit import turn_submit
+from tests.conversations.running import NoArguments, db, running
 from tests.scripted_model import scripts
-from tools.contracts import Tool, ToolArguments, ToolContext, ToolResult
+from tools.contracts import Tool, ToolContext, ToolResult
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class NoArguments(ToolArguments):
-    pass
 
 
 @dataclass
@@ -52,21 +45,6 @@ class Gate:
         return Tool("gate", "Wait.", "Waiting at the gate", "sample", NoArguments, self.run, timeout=20.0)
 
 
-@asynccontextmanager
-async def running(*tools: Tool) -> AsyncIterator[None]:
-    made = Runner(tools=tools)
-    task = asyncio.create_task(made.run())
-    try:
-        yield
-    finally:
-        made.stop()
-        await asyncio.wait_for(task, 20)
-
-
-async def _db(read: Callable[[], Any]) -> Any:
-    return await in_db_thread(read)
-
-
 async def _steer(turns, run_id, text: str, key: str | None = None):
     return await in_db_thread(turn_steer, user_id=turns.user_id, run_id=run_id, content=text, client_key=key)
 
@@ -81,7 +59,7 @@ async def _ended(turns, run_id) -> list[dict]:
 
 async def _all_ended() -> None:
     async with asyncio.timeout(30):
-        while await _db(lambda: Run.objects.filter(status__in=Run.ACTIVE).exists()):
+        while await db(lambda: Run.objects.filter(status__in=Run.ACTIVE).exists()):
             await asyncio.sleep(0.02)
 
 
@@ -112,18 +90,18 @@ async def test_a_message_sent_while_tools_run_is_in_the_next_request(turns, scri
     sent = scripted.requests[1]["messages"]
     assert [message["role"] for message in sent[-3:]] == ["assistant", "tool", "user"]
     assert sent[-1]["content"] == "In euros, please"
-    assert await _db(_stored) == [
+    assert await db(_stored) == [
         ("user", "What does it cost?", 1),
         ("assistant", "", 1),
         ("tool", "The gate was opened.", 1),
         ("user", "In euros, please", 1),
         ("assistant", "In euros, then.", 1),
     ]
-    message = await _db(lambda: Message.objects.get(seq=4))
+    message = await db(lambda: Message.objects.get(seq=4))
     assert (message.metadata, message.run_id) == ({"steered": True}, accepted.run.id)
     [told] = [event["data"] for event in events if event["type"] == "steer"]
     assert (told["steer_id"], told["message"]["content"]) == (str(steered.steer.id), "In euros, please")
-    row = await _db(Steer.objects.get)
+    row = await db(Steer.objects.get)
     assert (row.content, row.message_id) == ("", message.pk)
 
 
@@ -137,7 +115,7 @@ async def test_the_request_that_took_a_message_in_can_be_made_again(turns, scrip
         gate.opened.set()
         await _ended(turns, accepted.run.id)
 
-    body = await _db(lambda: run_context(run=Run.objects.get(), request=True))
+    body = await db(lambda: run_context(run=Run.objects.get(), request=True))
 
     assert body.request.rebuilt == "identical", body.request.reason
 
@@ -167,13 +145,13 @@ async def test_what_no_step_took_in_is_the_next_turn(turns, scripted):
         await _steer(turns, accepted.run.id, "Stop at three", "key-1")
         await _all_ended()
 
-    assert await _db(_stored) == [
+    assert await db(_stored) == [
         ("user", "Count", 1),
         ("assistant", "one two three", 1),
         ("user", "Stop at three", 2),
         ("assistant", "As you like.", 2),
     ]
-    runs = await _db(lambda: list(Run.objects.order_by("created_at")))
+    runs = await db(lambda: list(Run.objects.order_by("created_at")))
     assert [run.client_key for run in runs] == [None, "key-1"]
 
 
@@ -192,7 +170,7 @@ async def test_of_several_that_were_left_the_others_join_the_first(turns, script
         "second",
         "third",
     ]
-    assert [turn for _, _, turn in await _db(_stored)] == [1, 1, 2, 2, 2, 2]
+    assert [turn for _, _, turn in await db(_stored)] == [1, 1, 2, 2, 2, 2]
     assert len(scripted.requests) == 2
 
 
@@ -206,7 +184,7 @@ async def test_a_stop_leaves_what_waits_to_the_next_turn(turns, scripted):
         await in_db_thread(run_cancel, user_id=turns.user_id, run_id=accepted.run.id)
         await _all_ended()
 
-    stored = await _db(_stored)
+    stored = await db(_stored)
     assert stored[-2:] == [("user", "In euros, please", 2), ("assistant", "In euros.", 2)]
 
 
@@ -216,11 +194,11 @@ async def test_a_dead_runner_leaves_what_it_had_taken_to_the_next_turn(turns, sc
     [claim] = await in_db_thread(runs_claim, owner="dead/1", limit=1)
     await _steer(turns, accepted.run.id, "In euros, please", "key-1")
     taken = await in_db_thread(steers_take, claim=claim)
-    await _db(lambda: Run.objects.update(lease_until=Now() - _hour()))
+    await db(lambda: Run.objects.update(lease_until=Now() - _hour()))
 
     await in_db_thread(runs_reap)
 
-    run = await _db(lambda: Run.objects.select_related("user_message").get(status="queued"))
+    run = await db(lambda: Run.objects.select_related("user_message").get(status="queued"))
     assert ([steer.content for steer in taken], run.user_message.content, run.client_key) == (
         ["In euros, please"],
         "In euros, please",
@@ -239,7 +217,7 @@ async def test_one_that_would_make_the_turn_too_large_is_the_next_turn(turns, sc
         gate.opened.set()
         await _all_ended()
 
-    stored = await _db(_stored)
+    stored = await db(_stored)
     assert [(role, turn) for role, _, turn in stored] == [
         ("user", 1),
         ("assistant", 1),
@@ -276,25 +254,25 @@ async def test_sending_it_again_finds_what_became_of_it(turns, scripted):
     assert (first.created, again.created, late.created, sent.created) == (True, False, False, False)
     assert (again.steer.id, late.steer.status, late.steer.seq) == (first.steer.id, "stored", 4)
     assert (sent.run.id, sent.message.seq) == (accepted.run.id, 4)
-    assert await _db(Run.objects.count) == 1
+    assert await db(Run.objects.count) == 1
 
 
 async def test_a_run_that_has_ended_takes_no_more(turns, runner, scripted):
     await turns.say("Hello")
-    run = await _db(Run.objects.get)
+    run = await db(Run.objects.get)
 
     with pytest.raises(RunEnded) as refused:
         await _steer(turns, run.pk, "Too late")
 
     assert refused.value.details == {"run_id": str(run.pk)}
-    assert await _db(Steer.objects.count) == 0
+    assert await db(Steer.objects.count) == 0
 
 
 async def test_runs_of_others_do_not_exist(turns):
     """RUN-07: other users are refused, with what a made-up id gets."""
     accepted = await turns.submit("Hello")
     steered = await _steer(turns, accepted.run.id, "mine")
-    stranger = await _db(lambda: User.objects.create_user("stranger"))
+    stranger = await db(lambda: User.objects.create_user("stranger"))
 
     for attempt in (
         lambda: turn_steer(user_id=stranger.pk, run_id=accepted.run.id, content="x"),
@@ -302,8 +280,8 @@ async def test_runs_of_others_do_not_exist(turns):
         lambda: steers_waiting(user_id=stranger.pk, run_id=accepted.run.id),
     ):
         with pytest.raises(NotFound):
-            await _db(attempt)
-    assert await _db(Steer.objects.count) == 1
+            await db(attempt)
+    assert await db(Steer.objects.count) == 1
 
 
 async def test_what_still_waits_can_be_taken_back(turns):

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from agentx.accounts.models import User
 from agentx.threads import in_db_thread
 from conversations.models import Conversation, Message
-from conversations.runner import Runner
 from conversations.services.edits import messages_delete
+from tests.conversations.running import NoArguments, call, db, running
 from tests.scripted_model import scripts
 from tools.builtin.discovery import make_discovery
 from tools.builtin.outputs import OUTPUT_TOOLS
-from tools.contracts import Tool, ToolArguments, ToolContext, ToolResult
+from tools.contracts import Tool, ToolContext, ToolResult
 from tools.models import ToolOutput
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class NoArguments(ToolArguments):
-    pass
 
 
 LINES = "\n".join(f"line {number}: {'plain words ' * 4}" for number in range(1, 1001))
@@ -50,42 +42,22 @@ LEDGER = Tool("ledger_rows", "Give rows of the ledger.", "Reading", "sample", No
 ADMIN = Tool("wipe", "Wipe everything.", "Wiping", "context", NoArguments, _plain, admin_only=True)
 
 
-@asynccontextmanager
-async def running(*tools: Tool) -> AsyncIterator[None]:
-    """A runner whose turns have these tools."""
-    made = Runner(tools=tools)
-    task = asyncio.create_task(made.run())
-    try:
-        yield
-    finally:
-        made.stop()
-        await asyncio.wait_for(task, 20)
-
-
-def _call(name: str, **arguments: object) -> tuple[str, str]:
-    return name, json.dumps(arguments)
-
-
 def _named(request: dict) -> list[str]:
     return [tool["function"]["name"] for tool in request.get("tools", [])]
-
-
-async def _db(read: Callable[[], Any]) -> Any:
-    return await in_db_thread(read)
 
 
 async def test_a_long_text_is_stored_whole_and_the_model_is_told_how_to_read_it(turns, scripted):
     """TUR-04: the message is short and names a key, under which all characters are."""
     scripted.script(
-        scripts.tool_calls(_call("long_text")),
-        scripts.tool_calls(_call("long_text")),
+        scripts.tool_calls(call("long_text")),
+        scripts.tool_calls(call("long_text")),
         scripts.answer("Read."),
     )
 
     async with running(LONG_TEXT, *OUTPUT_TOOLS):
         await turns.say("Read it")
 
-    stored = await _db(lambda: list(ToolOutput.objects.order_by("created_at")))
+    stored = await db(lambda: list(ToolOutput.objects.order_by("created_at")))
     shown = [m["content"] for m in scripted.requests[2]["messages"] if m["role"] == "tool"]
     assert [row.content for row in stored] == [LINES]
     assert [stored[0].pk in text and len(text) < 6_000 for text in shown] == [True, True]
@@ -94,13 +66,13 @@ async def test_a_long_text_is_stored_whole_and_the_model_is_told_how_to_read_it(
 
 async def test_reading_a_stored_result_never_stores_it_again(turns, scripted):
     """TUR-06."""
-    scripted.script(scripts.tool_calls(_call("long_text")))
+    scripted.script(scripts.tool_calls(call("long_text")))
     async with running(LONG_TEXT, *OUTPUT_TOOLS):
-        scripted.script(scripts.tool_calls(_call("long_text")), scripts.answer("ok"))
+        scripted.script(scripts.tool_calls(call("long_text")), scripts.answer("ok"))
         await turns.say("Read it")
-        [row] = await _db(lambda: list(ToolOutput.objects.all()))
+        [row] = await db(lambda: list(ToolOutput.objects.all()))
         scripted.script(
-            scripts.tool_calls(_call("tool_output_query", id=row.pk, query="line 777")),
+            scripts.tool_calls(call("tool_output_query", id=row.pk, query="line 777")),
             scripts.answer("found"),
         )
 
@@ -108,60 +80,60 @@ async def test_reading_a_stored_result_never_stores_it_again(turns, scripted):
 
     last = scripted.requests[-1]["messages"][-1]
     assert (last["role"], "line 777:" in last["content"]) == ("tool", True)
-    assert await _db(ToolOutput.objects.count) == 1
+    assert await db(ToolOutput.objects.count) == 1
 
 
 async def test_people_keep_the_whole_artifact_and_the_model_gets_its_rows_in_brief(turns, scripted):
     """TUR-16: the message has all 300 rows; the request names every id within the limit of a result."""
-    scripted.script(scripts.tool_calls(_call("long_rows")), scripts.answer("ok"))
+    scripted.script(scripts.tool_calls(call("long_rows")), scripts.answer("ok"))
 
     async with running(LONG_ROWS, *OUTPUT_TOOLS):
         await turns.say("Rows")
 
-    message = await _db(lambda: Message.objects.get(role="tool"))
+    message = await db(lambda: Message.objects.get(role="tool"))
     sent = scripted.requests[1]["messages"][-1]["content"]
     assert len(message.artifact["rows"]) == 300
     assert len(sent) <= 12_000
     head = json.loads(sent)["stored_output"]
-    assert head["id"] == (await _db(ToolOutput.objects.get)).pk
+    assert head["id"] == (await db(ToolOutput.objects.get)).pk
     brief = json.loads(sent)["result_in_brief"]
     assert len(brief["rows"]) + brief["rows_compaction"]["omitted"] == 300
 
 
 async def test_deleting_the_message_deletes_what_was_stored_of_it(turns, scripted):
-    scripted.script(scripts.tool_calls(_call("long_text")), scripts.answer("ok"))
+    scripted.script(scripts.tool_calls(call("long_text")), scripts.answer("ok"))
     async with running(LONG_TEXT, *OUTPUT_TOOLS):
         await turns.say("Read it")
-    conversation = await _db(Conversation.objects.get)
-    seqs = await _db(lambda: list(Message.objects.values_list("seq", flat=True)))
+    conversation = await db(Conversation.objects.get)
+    seqs = await db(lambda: list(Message.objects.values_list("seq", flat=True)))
 
     await in_db_thread(messages_delete, conversation_id=conversation.pk, seqs=seqs)
 
-    assert await _db(ToolOutput.objects.count) == 0
+    assert await db(ToolOutput.objects.count) == 0
 
 
 async def test_admin_tools_are_neither_offered_to_nor_carried_out_for_others(turns, scripted):
     """TLS-01, TLS-05."""
-    scripted.script(scripts.tool_calls(_call("wipe")), scripts.answer("no"))
+    scripted.script(scripts.tool_calls(call("wipe")), scripts.answer("no"))
 
     async with running(LONG_TEXT, ADMIN):
         await turns.say("Wipe")
 
-    result = await _db(lambda: Message.objects.get(role="tool"))
+    result = await db(lambda: Message.objects.get(role="tool"))
     assert _named(scripted.requests[0]) == ["long_text"]
     assert result.content.startswith("There is no tool named 'wipe'.")
 
 
 async def test_admin_tools_are_offered_to_superusers(turns, scripted):
     """TLS-05."""
-    await _db(lambda: User.objects.filter(pk=turns.user_id).update(is_superuser=True))
-    scripted.script(scripts.tool_calls(_call("wipe")), scripts.answer("done"))
+    await db(lambda: User.objects.filter(pk=turns.user_id).update(is_superuser=True))
+    scripted.script(scripts.tool_calls(call("wipe")), scripts.answer("done"))
 
     async with running(LONG_TEXT, ADMIN):
         await turns.say("Wipe")
 
     assert _named(scripted.requests[0]) == ["long_text", "wipe"]
-    assert (await _db(lambda: Message.objects.get(role="tool"))).content == "done"
+    assert (await db(lambda: Message.objects.get(role="tool"))).content == "done"
 
 
 async def test_static_routing_names_the_same_tools_whatever_is_asked(turns, scripted):
@@ -182,8 +154,8 @@ async def test_a_discovered_group_is_there_for_the_rest_of_the_turn_only(turns, 
     settings.TOOL_ROUTING_MODE = "dynamic"
     tools = (LONG_TEXT, LEDGER, make_discovery(lambda: tools))
     scripted.script(
-        scripts.tool_calls(_call("discover_tool_groups", groups=["sample"])),
-        scripts.tool_calls(_call("ledger_rows")),
+        scripts.tool_calls(call("discover_tool_groups", groups=["sample"])),
+        scripts.tool_calls(call("ledger_rows")),
         scripts.answer("ok"),
     )
 
@@ -197,7 +169,7 @@ async def test_a_discovered_group_is_there_for_the_rest_of_the_turn_only(turns, 
         ["long_text", "ledger_rows", "discover_tool_groups"],
     )
     assert named == [core, granted, granted, core]
-    result = await _db(lambda: Message.objects.filter(role="tool").order_by("seq").last())
+    result = await db(lambda: Message.objects.filter(role="tool").order_by("seq").last())
     assert result.content == "done"
 
 
@@ -205,7 +177,7 @@ async def test_a_follow_up_keeps_the_tools_of_the_turn_before(turns, scripted, s
     """TLS-03."""
     settings.TOOL_ROUTING_MODE = "dynamic"
     tools = (LONG_TEXT, LEDGER, make_discovery(lambda: tools))
-    scripted.script(scripts.tool_calls(_call("ledger_rows")), scripts.answer("ok"))
+    scripted.script(scripts.tool_calls(call("ledger_rows")), scripts.answer("ok"))
 
     async with running(*tools):
         await turns.say("Show my transactions")
