@@ -39,7 +39,7 @@ NOTICES_KEPT = 2_000
 FENCED, GAP = -1, -2
 
 # How long text is gathered for each answer that is being written, and at most. 40 answers make it 60 ms, which nobody
-# sees in text that comes a word at a time; measured with 64 answers, it takes the cost of a word from 720 to 400 µs.
+# sees in text that comes a word at a time; measured with 64 answers, it saves about 110 µs of CPU a word beside a fixed 25 ms.
 TICK_PER_LOG, LONGEST_TICK = 0.0015, 0.1
 
 APPEND_SCRIPT = """
