@@ -37,8 +37,6 @@ _SETTLED = (
     *("status", "final_seq", "finish_reason", "usage", "timings", "allocation", "view", "error"),
     *("partial_text", "lease_until", "finished_at"),
 )
-# Tool sets that this process has seen stored. They are never deleted.
-_stored_sets: set[str] = set()
 
 
 def turn_commit(*, claim: RunClaim, outcome: Outcome, last_seq: int) -> Settled:
@@ -198,10 +196,9 @@ def log_finish(*, settled: Settled, token: UUID, last_seq: int) -> None:
 def _tool_set_store(tools: tuple[ToolSchema, ...]) -> None:
     """Keep what the model was told of its tools, so that the request can be made again when they have changed."""
     key = hash_tools(tools) if tools else ""
-    if not tools or key in _stored_sets:
+    if not tools or ToolSet.objects.filter(hash=key).exists():
         return
     schemas = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
     ]
     ToolSet.objects.bulk_create([ToolSet(hash=key, schemas=schemas)], ignore_conflicts=True)
-    transaction.on_commit(lambda: _stored_sets.add(key))

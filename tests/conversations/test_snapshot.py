@@ -93,14 +93,13 @@ def test_a_turn_starts_with_the_same_queries_however_long_the_conversation(
     settings.CONTEXT_WINDOW_TOKENS = 32_768
     conversation = _filled(user.pk, count)
 
-    with django_assert_num_queries(
-        9
-    ):  # savepoint, lock, active run, queue, model, message, run, counters, release
+    # savepoint, lock, active and waiting, model, message, run, counters, release
+    with django_assert_num_queries(8):
         accepted = turn_submit(user_id=user.pk, conversation_id=conversation.pk, content="and now?")
 
     run_cancel(user_id=user.pk, run_id=accepted.run.id)
     turn_submit(user_id=user.pk, conversation_id=conversation.pk, content="once more")
-    with django_assert_num_queries(5):  # savepoint, candidates, update, started_at, release
+    with django_assert_num_queries(1):
         assert len(runs_claim(owner="r/1", limit=5)) == 1
 
 
