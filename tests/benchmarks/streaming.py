@@ -228,7 +228,10 @@ def _cpu_a_token(bench: Bench) -> list[Figure]:
     total = streams * tokens / 1e6
     runs: list[dict[str, float]] = []
     for _ in range(RUNS):
-        before, own = {name: _cpu_seconds(pid) for name, pid in (served | beside).items()}, time.process_time()
+        before, own = (
+            {name: _cpu_seconds(pid) for name, pid in (served | beside).items()},
+            time.process_time(),
+        )
         asyncio.run(_through_product(bench, **asked))
         after = {name: _cpu_seconds(pid) for name, pid in (served | beside).items()}
         run = {name: (after[name] - before[name]) / total for name in before}
